@@ -332,3 +332,67 @@ def test_a_layer_is_one_partition():
     report = tvm_dnnl.offload_report(partitioned)
     assert report.partitions == 1
     assert set(report.reasons) == {"greater"}
+
+
+def masked_attention(q, k, v, hidden):
+    """Return an attention of which a row without a key is 0, in float64."""
+    scores = q.astype("float64") @ k.swapaxes(2, 3) / np.sqrt(q.shape[-1])
+    scores = np.where(hidden, -np.inf, scores)
+    largest = scores.max(-1, keepdims=True)
+    weights = np.exp(scores - np.where(np.isneginf(largest), 0, largest))
+    total = weights.sum(-1, keepdims=True)
+    return (weights / np.where(total == 0, 1, total) @ v).astype("float32")
+
+
+@pytest.mark.parametrize("is_open", [False, True], ids=["static", "open"])
+@pytest.mark.parametrize("dtype", ["bool", "float32"])
+def test_queries_without_a_key(dtype, is_open):
+    """They give 0; the guard is part of the attention."""
+    q, k, v = (normal(2, HEADS, 5, SIZE, seed=seed) for seed in range(3))
+    hidden = np.random.default_rng(4).random((2, 1, 5, 5)) < 0.5
+    hidden[0, 0, 1:3] = True
+    mask = ~hidden if dtype == "bool" else np.where(hidden, -np.inf, 0).astype(dtype)
+    operands = dict(q=q, k=k, v=v, mask=mask)
+    dims = dict.fromkeys("qkv", ["b", HEADS, "s", SIZE]) if is_open else None
+    options = dict(domain="", opset=24, dims=dims)
+    wanted = masked_attention(q, k, v, hidden)
+    assert not wanted[0, :, 1:3].any()
+    counts = check_node("Attention", operands, [wanted], parts=1, **options)
+    assert counts["dnnl.attention"] or counts["dnnl.masked_softmax"]
+
+
+WINDOWS = {
+    "before": (dict(left_window_size=1, right_window_size=0), 5),
+    "around": (dict(left_window_size=2, right_window_size=1), 5),
+    "after": (dict(right_window_size=2), 5),
+    "causal": (dict(left_window_size=1, is_causal=1), 5),
+    "own": (dict(left_window_size=0, right_window_size=0), 5),
+    "more queries than keys": (dict(left_window_size=1, is_causal=1), 8),
+}
+
+
+@pytest.mark.parametrize("is_open", [False, True], ids=["static", "open"])
+@pytest.mark.parametrize("name", WINDOWS)
+def test_windows(name, is_open):
+    """Of opset 25; a query that is too far from all keys gives 0."""
+    attrs, count = WINDOWS[name]
+    q, k, v = (normal(2, HEADS, size, SIZE, seed=size) for size in (count, 5, 5))
+    distance = np.arange(count)[:, None] - np.arange(5)
+    before, after = attrs.get("left_window_size", 9), attrs.get("right_window_size", 9)
+    hidden = (distance > before) | (distance < -(0 if "is_causal" in attrs else after))
+    dims = {name: ["b", HEADS, f"s{name}", SIZE] for name in "qkv"} if is_open else None
+    wanted = masked_attention(q, k, v, hidden)
+    options = dict(domain="", opset=25, dims=dims)
+    check_node("Attention", dict(q=q, k=k, v=v), [wanted], **options, **attrs)
+
+
+def test_attributes_that_are_not_read():
+    """One with its default may be there; another is refused by name, also of TVM's converters."""
+    operands = dict(x=normal(2, 3))
+    for op, attrs in (("Relu", dict(slope=2)), ("Softmax", dict(axis=-1, temperature=0.5))):
+        model = node_model(op, operands, domain="", **attrs)
+        with pytest.raises(tvm.error.OpAttributeUnImplemented) as error:
+            tvm_dnnl.from_onnx(model)
+        name = list(attrs)[-1]
+        assert f"ONNX {op}, node node: the attribute {name}={attrs[name]}" in str(error.value)
+    check_node("Cast", operands, domain="", to=1, saturate=1, opset=19)

@@ -147,3 +147,26 @@ def test_a_softmax_that_stays_on_tvm():
     assert report.reasons["nn.softmax"]
     text = tvm_dnnl.partition_for_dnnl(mod, exclude=["nn.softmax"]).script()
     assert text.count("R.nn.softmax(") == 1
+
+
+def test_layers_share_a_mask():
+    """A mask of truths, such as a causal one with padding, is selected once for all layers."""
+    kept = ("kept", (2, 1, 16, 16), "bool")
+
+    def build(builder, x, y, mask):
+        bias = builder.emit(op.where(mask, _constant(0.0), _constant(-INF)))
+        for _ in range(3):
+            x = builder.emit(masked(builder, x, y, bias))
+        return x
+
+    mod = tvm_dnnl.partition_for_dnnl(module(build, X, Y, var(*kept[:1], *kept[1], dtype="bool")))
+    counts = composites(mod)
+    assert (partitions(mod), counts["dnnl.attention"], counts["dnnl.where"]) == (1, 3, 1)
+    x, y, _ = _inputs()
+    x, truths = np.nan_to_num(x), np.tril(np.ones(kept[1], bool))
+    truths[1, 0, :, :3] = False
+    wanted = x
+    for _ in range(3):
+        wanted = _wanted("masked", wanted, y, np.where(truths, 0, -INF))
+    (got,) = run(compiled(mod), x, y, truths)
+    np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-5)

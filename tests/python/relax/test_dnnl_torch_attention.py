@@ -78,19 +78,33 @@ def test_masked_rows(dtype, is_constant):
     assert (offloaded, count, kernels) == (total, 1, 1)
 
 
-def test_unguarded():
-    """A constant mask that keeps a position in each row needs no guard."""
-    causal = torch.ones(LENGTH, LENGTH, dtype=torch.bool).tril()
-    guarded, _ = check(Attention(causal & (torch.arange(LENGTH) > 0)), (rows(), rows(), rows()))
-    unguarded, _ = check(Attention(causal), (rows(), rows(), rows()))
-    assert unguarded[1] == guarded[1] - 1
+class Layers(nn.Module):
+    """Layers with a causal mask and padding, as of a batch of a decoder."""
+
+    def forward(self, x, kept):
+        causal = torch.ones(LENGTH, LENGTH, dtype=torch.bool).tril()
+        mask = causal & kept.bool()[:, None, None]
+        for _ in range(3):
+            x = x + functional.scaled_dot_product_attention(x, x, x, mask)
+        return x
 
 
-@pytest.mark.parametrize("rank", [2, 3])
-def test_ranks(rank):
-    shape = (HEADS, LENGTH, SIZE)[3 - rank :]
+def test_layers_with_padding():
+    """The mask is computed once, and each attention is one kernel that guards its rows."""
+    kept = torch.ones(BATCH, LENGTH, dtype=torch.long)
+    kept[-1, :2] = 0
+    (_, _, count), kinds = check(Layers(), (rows(), kept))
+    assert (count, kinds["dnnl.attention"], kinds["dnnl.where"]) == (1, 3, 1)
+
+
+@pytest.mark.parametrize("is_masked", [False, True], ids=["", "masked"])
+@pytest.mark.parametrize("rank", [2, 3, 5, 6])
+def test_ranks(rank, is_masked):
+    """Of two dimensions, there is no head; of more than four, several are batches."""
+    shape = (2, 1, 2, HEADS, LENGTH, SIZE)[6 - rank :]
     args = tuple(torch.randn(shape) for _ in range(3))
-    check(Attention(), args, prune=False)
+    mask = torch.rand(*shape[:-2], LENGTH, LENGTH) < 0.5 if is_masked else None
+    check(Attention(), (*args, *([mask] if is_masked else [])), prune=False)
 
 
 class Repeated(nn.Module):

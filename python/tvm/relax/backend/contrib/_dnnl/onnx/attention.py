@@ -18,16 +18,18 @@
 
 from __future__ import annotations
 
+import math
+
 from tvm import relax, te, tirx
 from tvm.relax.frontend.onnx.onnx_frontend import OnnxOpConverter
 
 from .attention_parts import (
     Node,
     attend,
-    causal_mask,
     is_equal,
-    lowest,
+    is_less,
     merge_heads,
+    position_mask,
     split_heads,
     with_past,
 )
@@ -89,7 +91,7 @@ def _masks(node: Node, query, keys, past_length, mask, bias):
         if not is_equal(keys, past_length + queries):
             # onnxruntime then hides later positions from all queries but the last.
             node.refuse(f"unidirectional=1 with {queries} queries and {keys} keys")
-        causal = causal_mask(node, queries, keys, past_length, dtype)
+        causal = position_mask(node, queries, keys, past_length, dtype)
     return bias, mask, causal
 
 
@@ -148,7 +150,7 @@ def _standard_attention(node: Node, inputs):
     if node.num_outputs > 3:
         node.refuse("the output qk_matmul_output")
     softcap, is_merged = attr.get("softcap", 0.0), len(node.shape(query)) == 3
-    if softcap and (mask is not None or attr.get("is_causal", 0)):
+    if softcap and (mask is not None or _window(node) != (None, None)):
         # The standard adds the mask in front of the bound, which then shows hidden positions.
         node.refuse(f"softcap={softcap} with a mask")
     if is_merged:
@@ -158,16 +160,28 @@ def _standard_attention(node: Node, inputs):
     key = with_past(node, past_key, key, past_length, "past_key")
     value = with_past(node, past_value, value, past_length, "past_value")
     batch, heads, queries, _ = node.shape(query)
-    keys, causal = node.shape(key)[2], None
+    keys = node.shape(key)[2]
     if mask is not None:
         mask = node.broadcast(mask, [batch, heads, queries, keys], "attn_mask")
         if mask.ty.dtype.dtype == "bool":
-            values = (relax.const(each, dtype) for each in (0.0, lowest(dtype)))
+            values = (relax.const(each, dtype) for each in (0.0, -math.inf))
             mask = node.emit(relax.op.where(mask, *values))
-    if attr.get("is_causal", 0):
-        causal = causal_mask(node, queries, keys, past_length, dtype)
-    out = attend(node, query, key, value, (mask, causal), attr.get("scale"), softcap)
+    before, after = _window(node)
+    near = position_mask(node, queries, keys, past_length, dtype, before, after, -math.inf)
+    # A query that sees no key gives 0. It always sees its own, unless a mask hides it.
+    is_guarded = mask is not None or (
+        before is not None and not is_less(past_length + queries, keys + before + 1)
+    )
+    scale = attr.get("scale")
+    out = attend(node, query, key, value, (mask, near), scale, softcap, is_guarded=is_guarded)
     return node.outputs(merge_heads(node, out) if is_merged else out, key, value)
+
+
+def _window(node: Node) -> tuple[int | None, int | None]:
+    """Return how many keys before and after its own a query sees, as `position_mask` takes it."""
+    sizes = (node.attr.get(f"{side}_window_size", -1) for side in ("left", "right"))
+    before, after = (None if size < 0 else size for size in sizes)
+    return before, 0 if node.attr.get("is_causal", 0) else after
 
 
 class MultiHeadAttention(OnnxOpConverter):

@@ -29,25 +29,9 @@ import tvm
 from tvm import relax, te, tirx
 
 from ..reading import Analyzer, Constant, UnsupportedOp, dims, number, value_of
+from .attributes import refuse
 
 HEADS_FIRST = [0, 2, 1, 3]
-
-
-def refuse(op: str, attr: dict, reason: str):
-    """Raise the error of a node that cannot be imported.
-
-    Parameters
-    ----------
-    op : str
-        The ONNX op.
-    attr : dict
-        The attributes of the node, as the importer passes these.
-    reason : str
-        The attribute or input, and its value.
-    """
-    name = attr.get("tvm_custom", {}).get("name", "")
-    where = f"ONNX {op}, node {name}" if name else f"ONNX {op}"
-    raise tvm.error.OpAttributeUnImplemented(f"{where}: {reason} cannot be imported")
 
 
 class Node:
@@ -169,6 +153,11 @@ def is_equal(left, right) -> bool:
     return bool(Analyzer().can_prove_equal(left, right))
 
 
+def is_less(left, right) -> bool:
+    """Whether a dimension is provably less than another."""
+    return bool(Analyzer().can_prove(left < right))
+
+
 def split_heads(node: Node, x, heads: int):
     """Return (batch, length, heads * size) as (batch, heads, length, size)."""
     batch, length, hidden = node.shape(x)
@@ -199,8 +188,17 @@ def lowest(dtype: str) -> float:
     return float(ml_dtypes.finfo(dtype).min) / 2
 
 
-def causal_mask(node: Node, queries, keys, offset, dtype: str, window: int = -1):
-    """Return what hides later positions, of the shape (1, 1, queries, keys); None for nothing.
+def position_mask(
+    node: Node,
+    queries,
+    keys,
+    offset,
+    dtype: str,
+    before: int | None = None,
+    after: int | None = 0,
+    value: float | None = None,
+):
+    """Return what hides keys far from a query, (1, 1, queries, keys); None if nothing is hidden.
 
     Parameters
     ----------
@@ -208,34 +206,64 @@ def causal_mask(node: Node, queries, keys, offset, dtype: str, window: int = -1)
         The lengths.
     offset : int | PrimExpr
         The position of the first query.
-    window : int
-        The number of previous positions that a query attends to; not positive for all.
+    before, after : int | None
+        How many positions before its own and after it a query attends to; None for all. Causal
+        attention has 0 after.
+    value : float | None
+        What is added to the score of a hidden position; None for `lowest`.
     """
-    if number(queries) == 1 and is_equal(keys, offset + 1) and window <= 0:
+    if before is None and (after is None or (number(queries) == 1 and is_equal(keys, offset + 1))):
         return None
+    value = lowest(dtype) if value is None else value
     if None not in map(number, (queries, keys, offset)):
         distance = np.arange(queries)[:, None] + offset - np.arange(keys)
-        is_hidden = (distance < 0) | ((distance > window) & (window > 0))
-        return relax.const(np.where(is_hidden, lowest(dtype), 0.0)[None, None].astype(dtype))
+        is_hidden = np.zeros(distance.shape, bool)
+        if after is not None:
+            is_hidden |= distance < -after
+        if before is not None:
+            is_hidden |= distance > before
+        return relax.const(np.where(is_hidden, value, 0.0)[None, None].astype(dtype))
 
     def mask():
         def element(_, __, query, key):
-            return hidden(query + offset - key, dtype, window)
+            return hidden(query + offset - key, dtype, before, after, value)
 
-        return te.compute((1, 1, queries, keys), element, name="causal_mask")
+        return te.compute((1, 1, queries, keys), element, name="position_mask")
 
     return node.compute(mask)
 
 
-def hidden(distance, dtype: str, window: int):
+def hidden(distance, dtype: str, before: int | None, after: int | None, value: float):
     """Return what is added to the score of a key at a distance in front of a query."""
-    is_hidden = distance < 0
-    if window > 0:
-        is_hidden = tirx.any(is_hidden, distance > window)
-    return tirx.Select(is_hidden, tirx.const(lowest(dtype), dtype), tirx.const(0.0, dtype))
+    conditions = [distance < -after] if after is not None else []
+    conditions += [distance > before] if before is not None else []
+    return tirx.Select(tirx.any(*conditions), tirx.const(value, dtype), tirx.const(0.0, dtype))
 
 
-def attend(node: Node, query, key, value, masks=(), scale=None, softcap=0.0, is_checked=True):
+def _zero_if_hidden(node: Node, scores, weights):
+    """Return zeros in place of the weights of a query whose scores are all -inf.
+
+    In the form that `tvm.contrib.onednn.rewrites.softmax_guards` makes part of the attention.
+    """
+    emit, dtype = node.emit, scores.ty.dtype.dtype
+    is_hidden = emit(relax.op.equal(scores, relax.const(-math.inf, dtype)))
+    is_visible = emit(relax.op.astype(emit(relax.op.logical_not(is_hidden)), "int8"))
+    any_visible = emit(relax.op.max(is_visible, -1, keepdims=True))
+    condition = emit(relax.op.logical_not(emit(relax.op.astype(any_visible, "bool"))))
+    return emit(relax.op.where(condition, relax.const(0.0, dtype), weights))
+
+
+def attend(
+    node: Node,
+    query,
+    key,
+    value,
+    masks=(),
+    scale=None,
+    softcap=0.0,
+    is_checked=True,
+    is_guarded=False,
+):
     """Emit an attention as two matmuls and a softmax.
 
     Parameters
@@ -253,6 +281,8 @@ def attend(node: Node, query, key, value, masks=(), scale=None, softcap=0.0, is_
     is_checked : bool
         Whether sizes of keys and values that are not provably equal are compared at run time. That
         is an op of its own, between two partitions.
+    is_guarded : bool
+        Whether the result of a query whose scores are all -inf is 0, instead of NaN.
 
     Returns
     -------
@@ -283,6 +313,8 @@ def attend(node: Node, query, key, value, masks=(), scale=None, softcap=0.0, is_
     for mask in masks:
         scores = node.emit(relax.op.add(scores, mask))
     weights = node.emit(relax.op.nn.softmax(scores, -1))
+    if is_guarded:
+        weights = _zero_if_hidden(node, scores, weights)
     if masks and groups != heads:
         weights = node.reshape(weights, [*grouped, keys])
     out = node.emit(relax.op.matmul(weights, value))

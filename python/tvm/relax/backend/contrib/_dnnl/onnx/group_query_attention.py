@@ -25,9 +25,10 @@ from ..reading import number
 from .attention_parts import (
     Node,
     attend,
-    causal_mask,
     hidden,
+    lowest,
     merge_heads,
+    position_mask,
     split_heads,
     with_past,
 )
@@ -72,17 +73,31 @@ class GroupQueryAttention(OnnxOpConverter):
         append = with_past if pasts is None else lambda *args: _insert(*args, pasts)
         key = append(node, past_key, key, past_length, "past_key")
         value = append(node, past_value, value, past_length, "past_value")
-        dtype, window = query.ty.dtype.dtype, attr.get("local_window_size", -1)
-        if pasts is None:
-            mask = causal_mask(node, queries, keys, past_length, dtype, window)
+        dtype, (before, is_causal) = query.ty.dtype.dtype, cls._window(node)
+        if not is_causal:
+            lengths = node.checked(lengths, [batch], "seqlens_k")
+            mask = None if number(batch) == 1 else _padding(node, lengths, keys, dtype)
+        elif pasts is None:
+            mask = position_mask(node, queries, keys, past_length, dtype, before)
         else:
-            mask = _mask(node, pasts, queries, keys, dtype, window)
+            mask = _mask(node, pasts, queries, keys, dtype, before)
         if bias is not None:
             bias = node.broadcast(bias, [batch, heads, queries, keys], "attention_bias")
         out = attend(
             node, query, key, value, (bias, mask), attr.get("scale"), attr.get("softcap", 0.0)
         )
         return node.outputs(merge_heads(node, out), key, value)
+
+    @staticmethod
+    def _window(node: Node) -> tuple[int | None, bool]:
+        """Return how many keys before its own a query sees, None for all, and if it sees no later.
+
+        The attribute local_window_size counts its own key, too.
+        """
+        size, is_causal = node.attr.get("local_window_size", -1), bool(node.attr.get("causal", 1))
+        if size == 0 or (size > 0 and not is_causal):
+            node.refuse(f"local_window_size={size} with causal={int(is_causal)}")
+        return size - 1 if size > 0 else None, is_causal
 
     @staticmethod
     def _heads(node: Node, query, key, value):
@@ -124,16 +139,29 @@ def _positions(node: Node, pasts, queries):
     return node.compute(count, pasts)
 
 
-def _mask(node: Node, pasts, queries, keys, dtype: str, window: int):
+def _mask(node: Node, pasts, queries, keys, dtype: str, before: int | None):
     """Return what hides later positions: (batch, 1, queries, keys)."""
 
     def mask(past):
         def element(item, _, query, key):
-            return hidden(query + past[item] - key, dtype, window)
+            return hidden(query + past[item] - key, dtype, before, 0, lowest(dtype))
 
         return te.compute((past.shape[0], 1, queries, keys), element, name="causal_mask")
 
     return node.compute(mask, pasts)
+
+
+def _padding(node: Node, lengths, keys, dtype: str):
+    """Return what hides keys after the last position of each sequence: (batch, 1, 1, keys)."""
+
+    def mask(last):
+        def element(item, _, __, key):
+            is_hidden = key > last[item]
+            return tirx.Select(is_hidden, tirx.const(lowest(dtype), dtype), tirx.const(0.0, dtype))
+
+        return te.compute((last.shape[0], 1, 1, keys), element, name="padding_mask")
+
+    return node.compute(mask, lengths)
 
 
 def _insert(node: Node, past, x, old, what: str, pasts):

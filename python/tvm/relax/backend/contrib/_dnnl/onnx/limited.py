@@ -23,24 +23,6 @@ from tvm import relax, tirx
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from ..reading import is_constant, value_of
-from .quantized_node import QuantizedNode
-
-#: By type: one that has all of its values, and that TVM sorts.
-_SORTED = {"int16": "int32", "uint16": "int32", "uint32": "int64"}
-
-
-class TopK(onnx_frontend.TopK):
-    """Convert TopK of types that TVM does not sort."""
-
-    @classmethod
-    def _impl_v11(cls, bb, inputs, attr, params):
-        node, dtype = QuantizedNode("TopK", bb, attr), str(inputs[0].ty.dtype)
-        node.require(dtype != "uint64", "data of the type uint64 is not supported")
-        if dtype not in _SORTED:
-            return super()._impl_v11(bb, inputs, attr, params)
-        given = onnx_frontend.onnx_input([node.cast(inputs[0], _SORTED[dtype]), *inputs[1:]])
-        values = bb.emit(super()._impl_v11(bb, given, attr, params))
-        return relax.Tuple([node.cast(bb.emit(values[0]), dtype), bb.emit(values[1])])
 
 
 def _extremum(name: str, of_none: float) -> type:
@@ -140,5 +122,4 @@ REPLACEMENTS = {
     "ReduceMax": _extremum("ReduceMax", -np.inf),
     "ReduceMin": _extremum("ReduceMin", np.inf),
     "Split": Split,
-    "TopK": TopK,
 }

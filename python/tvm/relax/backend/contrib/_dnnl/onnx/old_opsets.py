@@ -14,17 +14,27 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Converters of ops whose older versions TVM reads as the newest one."""
+"""Converters of ops of which TVM reads some versions, or some bounds, wrongly."""
 
 from __future__ import annotations
 
+import operator
+
 import numpy as np
-from tvm import relax
+from tvm import relax, tirx
 from tvm.relax.frontend.onnx import onnx_frontend
+
+from ..reading import is_constant, value_of
+
+# Ends beyond any size stand for the size.
+_LARGE = 2**31 - 1
 
 
 class Slice(onnx_frontend.Slice):
-    """Convert Slice; before opset 10, the bounds are attributes."""
+    """Convert Slice; before opset 10, the bounds are attributes.
+
+    Of an end such as the largest int64, TVM computes an open size that overflows.
+    """
 
     @classmethod
     def _impl_v1(cls, bb, inputs, attr, params):
@@ -37,6 +47,25 @@ class Slice(onnx_frontend.Slice):
     @classmethod
     def _impl_v10(cls, bb, inputs, attr, params):
         return cls._impl_v13(bb, inputs, attr, params)
+
+    @classmethod
+    def _impl_v13(cls, bb, inputs, attr, params):
+        data, shape = inputs[0], getattr(inputs[0].ty, "shape", None)
+        bounds = [onnx_frontend.get_constant(inputs[k], params) for k in range(1, 5)]
+        is_known = all(each is None or is_constant(each) for each in bounds)
+        if shape is None or not is_known or isinstance(data, relax.ShapeExpr):
+            return super()._impl_v13(bb, inputs, attr, params)
+        starts, ends, axes, steps = (None if each is None else value_of(each) for each in bounds)
+        axes = [*range(len(starts))] if axes is None else [int(k) % len(shape) for k in axes]
+        steps = [1] * len(starts) if steps is None else steps.tolist()
+        is_open = [not isinstance(shape[axis], tirx.IntImm) for axis in axes]
+        is_last = [end >= _LARGE and step > 0 for end, step in zip(ends, steps)]
+        if not any(map(operator.and_, is_open, is_last)):
+            return super()._impl_v13(bb, inputs, attr, params)
+        ends = [
+            shape[axis] if is_size else int(end) for axis, end, is_size in zip(axes, ends, is_last)
+        ]
+        return relax.op.strided_slice(data, axes, starts.tolist(), ends, steps)
 
 
 class PRelu(onnx_frontend.PRelu):

@@ -33,6 +33,7 @@ from tvm.contrib.onednn.frontend.protobuf import fixed_size
 from tvm.contrib.onednn.report.record import ATTR, Record
 
 from ..reading import Analyzer, is_constant, value_of
+from .attributes import refuse_unread
 from .branches import BranchImporter
 from .quiet import QuietImporter
 from .shape_values import ShapeValue, evaluate, range_of
@@ -126,6 +127,7 @@ def _name_node(error, node) -> None:
         error.args = (f"ONNX {node.op_type}, node {node.name or node.output[0]}: {text}",)
 
 
+@refuse_unread
 class OpenShapeImporter(BranchImporter):
     """Imports a graph, with the shapes that `prepare` has inferred in its `value_info`."""
 
@@ -168,7 +170,9 @@ class OpenShapeImporter(BranchImporter):
             if result is not None:
                 return result
         shape = inputs[1] if op_name == "Reshape" else None
-        if isinstance(shape, ShapeValue) and not attrs.get("allowzero", 0):
+        # A zero is a size, not that of the data.
+        has_zero = attrs.get("allowzero", 0) and isinstance(shape, ShapeValue) and shape.has_zero
+        if isinstance(shape, ShapeValue) and not has_zero:
             return self._reshape(self._tensor(inputs[0]), shape)
         if op_name == "Resize":
             inputs = _with_sizes(inputs)

@@ -24,10 +24,14 @@ import importlib
 from tvm.contrib.onednn import progress
 from tvm.relax.frontend.onnx import onnx_frontend
 
+from .attributes import refuse_unread
+
 #: Files of this folder. `CONVERTERS` is a dict from ONNX ops to converters, `REPLACEMENTS` the
 #: same for ops whose converter of TVM fails or returns wrong results; docs/onnx_importers.md tells.
 _FAMILIES = (
     "attention",
+    "blocked",
+    "borders",
     "clip",
     "detection",
     "elementwise",
@@ -38,8 +42,10 @@ _FAMILIES = (
     "quantized_contrib",
     "quantized_matmul",
     "recurrent",
+    "reductions",
     "resize",
     "rotary",
+    "selections",
     "sequences",
     "squeeze",
     "training",
@@ -59,6 +65,7 @@ def register():
         for table in ("CONVERTERS", "REPLACEMENTS")
     )
     progress.note_nodes(onnx_frontend.ONNXGraphImporter)
+    refuse_unread(onnx_frontend.ONNXGraphImporter)
     own = onnx_frontend._get_convert_map
     # TVM's importer asks for it at each node.
     onnx_frontend._get_convert_map = functools.cache(

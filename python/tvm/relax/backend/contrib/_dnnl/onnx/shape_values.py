@@ -69,6 +69,11 @@ class ShapeValue:
         """Whether all elements are numbers."""
         return all(isinstance(each, int) for each in self.elements.flat)
 
+    @property
+    def has_zero(self) -> bool:
+        """Whether an element is the number zero."""
+        return any(isinstance(each, int) and each == 0 for each in self.elements.flat)
+
     def shape(self) -> relax.ShapeExpr:
         """Return a vector as a shape."""
         return relax.ShapeExpr([_expression(each) for each in self.elements])

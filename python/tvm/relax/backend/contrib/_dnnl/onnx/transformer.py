@@ -227,9 +227,11 @@ class FusedMatMul(OnnxOpConverter):
         """Return an operand with the axes in order; of a vector, onnxruntime transposes none."""
         rank = len(node.shape(x))
         axes = list(range(rank))
-        if rank > 1 and node.attr.get(f"transBatch{side}", 0):
+        names = f"transBatch{side}", f"trans{side}"
+        is_batch, is_transposed = (node.attr.get(name, 0) and rank > 1 for name in names)
+        if is_batch:
             axes = [*axes[1:-1], 0, axes[-1]]
-        if rank > 1 and node.attr.get(f"trans{side}", 0):
+        if is_transposed:
             axes[-2:] = axes[:-3:-1]
         return x if axes == sorted(axes) else node.transpose(x, axes)
 

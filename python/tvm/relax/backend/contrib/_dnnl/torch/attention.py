@@ -20,49 +20,73 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 from tvm import relax
 
-from ..onnx.attention_parts import Node, attend, causal_mask
+from ..onnx.attention_parts import Node, attend, position_mask
+from ..reading import is_constant, value_of
 from .graphs import argument
 
 
 def _attention(node, importer):
-    """Convert scaled_dot_product_attention of 2 to 4 dimensions."""
+    """Convert scaled_dot_product_attention of 2 or more dimensions."""
     emit = importer.block_builder.emit
     query, key, value = (importer.env[each] for each in node.args[:3])
     mask = argument(node, "attn_mask")
     bias = None if mask is None else importer.env[mask]
     if argument(node, "dropout_p"):
         raise ValueError(f"{node.name}: dropout_p={argument(node, 'dropout_p')}; export in eval()")
-    rank = len(query.ty.shape)
-    if not 2 <= rank <= 4:
-        raise ValueError(f"{node.name}: a query of {rank} dimensions is not supported")
-    # Dimensions that are not there are batches and heads of one.
-    front = list(range(4 - rank)) if rank == 2 else [1]
-    if rank < 4:
-        query, key, value = (emit(relax.op.expand_dims(x, front)) for x in (query, key, value))
+    attention = Node(str(node.name), importer.block_builder, {})
+    result = [*attention.shape(query)[:-1], attention.shape(value)[-1]]
     if bias is not None:
-        if rank == 3 and len(bias.ty.shape) == 3:
-            bias = emit(relax.op.expand_dims(bias, [1]))
-        missing = 4 - len(bias.ty.shape)
-        bias = emit(relax.op.expand_dims(bias, list(range(missing)))) if missing else bias
+        bias = _with_four_dims(attention, bias, len(result), result[:-3])
+    query, key, value = (_with_four_dims(attention, x, len(result)) for x in (query, key, value))
     scale = argument(node, "scale")
     scale = 1.0 / math.sqrt(int(query.ty.shape[3])) if scale is None else float(scale)
     causal = bool(argument(node, "is_causal"))
-    if argument(node, "enable_gqa"):
-        attention = Node(str(node.name), importer.block_builder, {})
+    is_guarded = bias is not None and _may_hide_rows(bias)
+    if is_guarded or argument(node, "enable_gqa"):
         lengths = [attention.shape(each)[2] for each in (query, key)]
         dtype = query.ty.dtype.dtype
-        later = causal_mask(attention, *lengths, 0, dtype) if causal else None
+        later = position_mask(attention, *lengths, 0, dtype) if causal else None
         # PyTorch has compared the sizes when it exported the program.
-        operands = query, key, value
-        out = attend(attention, *operands, (bias, later), scale, is_checked=False)
+        operands, options = (query, key, value), dict(is_checked=False, is_guarded=is_guarded)
+        out = attend(attention, *operands, (bias, later), scale, **options)
     else:
         rows = [emit(relax.op.permute_dims(x, [0, 2, 1, 3])) for x in (query, key, value)]
         mask = "TopLeft" if causal else None
         out = emit(relax.op.nn.attention(*rows, bias=bias, scale=scale, causal_mask=mask))
         out = emit(relax.op.permute_dims(out, [0, 2, 1, 3]))
-    return emit(relax.op.squeeze(out, front)) if rank < 4 else out
+    return attention.reshape(out, result)
+
+
+def _with_four_dims(attention: Node, x, rank: int, batches=None):
+    """Return (batch, heads, length, size) for an operand of an attention of a rank.
+
+    Dimensions that are not there are batches and heads of one; several batches are one dimension.
+
+    Parameters
+    ----------
+    batches : list[int | PrimExpr] | None
+        The batches of the data, to which those of a mask are broadcast.
+    """
+    shape = attention.shape(x)
+    if rank <= 3:
+        # Of three dimensions, the first are batches.
+        front = [1] * (rank - len(shape)) + shape[:-2]
+        return attention.reshape(x, [*([1] * (1 - len(front))), *front, 1, *shape[-2:]])
+    shape = [1] * (max(rank, 4) - len(shape)) + shape
+    own = shape[:-3]
+    if batches is not None and any(size != 1 for size in own) and len(own) > 1:
+        shape = [*batches, *shape[-3:]]
+        x = attention.emit(relax.op.broadcast_to(x, shape))
+        own = batches
+    return attention.reshape(x, [math.prod(own), *shape[-3:]])
+
+
+def _may_hide_rows(bias) -> bool:
+    """Whether a mask may be -inf for all keys of a query."""
+    return not is_constant(bias) or bool(np.isneginf(value_of(bias)).all(-1).any())
 
 
 CONVERTERS = {"scaled_dot_product_attention.default": _attention}

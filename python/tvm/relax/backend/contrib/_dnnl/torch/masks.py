@@ -14,9 +14,11 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Rewrites of attention: boolean masks, rows that are masked as a whole, and repeated heads."""
+"""Rewrites of attention: boolean masks, and repeated heads."""
 
 from __future__ import annotations
+
+import math
 
 import torch
 from torch.fx import Node
@@ -39,43 +41,46 @@ def rewrite(program, values: dict[Node, torch.Tensor]) -> None:
     values : dict[Node, torch.Tensor]
         Its constants.
     """
+    biases: dict[tuple[Node, torch.dtype], Node] = {}
     for node in program.graph.find_nodes(op="call_function", target=_ATTENTION):
         _share_heads(node)
         mask = argument(node, "attn_mask")
         if mask is not None:
-            _float_mask(node, mask, values)
+            _float_mask(node, mask, values, biases)
     program.graph.eliminate_dead_code()
 
 
-def _float_mask(node: Node, mask: Node, values: dict) -> None:
-    """Add a mask to the scores. PyTorch defines the result of a row without any position as 0."""
-    dtype = node.meta["val"].dtype
+def _float_mask(node: Node, mask: Node, values: dict, biases: dict) -> None:
+    """Add a mask to the scores: -inf where it is False.
+
+    The converter of the attention makes rows without any position 0, as PyTorch defines it.
+    """
     mask = _not_broadcast(mask, values)
+    if mask.meta["val"].dtype == torch.bool:
+        key = mask, node.meta["val"].dtype
+        if key not in biases:
+            biases[key] = _bias(*key, _MASKED if _has_positions(mask, values) else -math.inf)
+        mask = biases[key]
+    node.update_arg(3, mask) if len(node.args) > 3 else node.update_kwarg("attn_mask", mask)
+
+
+def _bias(mask: Node, dtype: torch.dtype, masked: float) -> Node:
+    """Return 0 where a mask is True, and another value elsewhere; once for all attentions."""
     axes, narrow = [], mask
     while narrow.target is aten.unsqueeze.default:
         axes.insert(0, narrow.args[1])
         narrow = narrow.args[0]
-    is_bool = mask.meta["val"].dtype == torch.bool
-    with node.graph.inserting_before(node):
-        if is_bool:
-            kept = call(aten._to_copy.default, narrow, dtype=dtype)
-            for axis in axes:
-                kept = call(aten.unsqueeze.default, kept, axis)
-            bias = call(aten.mul.Tensor, call(aten.sub.Tensor, kept, 1.0), -_MASKED)
-        else:
-            # The lowest of bfloat16, which these ops may run in, is one of float32, too.
-            lowest = torch.finfo(dtype if dtype == torch.float16 else torch.bfloat16).min
-            bias = call(aten.clamp_min.default, mask, lowest)
-            is_kept = call(aten.gt.Scalar, mask, float("-inf"))
-            kept = call(aten._to_copy.default, is_kept, dtype=dtype)
-        if not _has_positions(mask, values):
-            any_kept = call(aten.amax.default, kept, [-1], True)
-    node.update_arg(3, bias) if len(node.args) > 3 else node.update_kwarg("attn_mask", bias)
-    if not _has_positions(mask, values):
-        with node.graph.inserting_after(node):
-            guarded = node.graph.call_function(aten.mul.Tensor, (node, any_kept))
-        guarded.meta = {"val": node.meta["val"]}
-        node.replace_all_uses_with(guarded, delete_user_cb=lambda user: user is not guarded)
+    with mask.graph.inserting_before(mask.next):
+        options = [
+            mask.graph.call_function(aten.full.default, ([], value), {"dtype": dtype})
+            for value in (0.0, masked)
+        ]
+        for each in options:
+            each.meta = {"val": narrow.meta["val"].new_empty([], dtype=dtype)}
+        bias = call(aten.where.self, narrow, *options)
+        for axis in axes:
+            bias = call(aten.unsqueeze.default, bias, axis)
+    return bias
 
 
 def _not_broadcast(mask: Node, values: dict) -> Node:

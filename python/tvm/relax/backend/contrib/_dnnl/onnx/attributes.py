@@ -1,0 +1,127 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Attributes of ONNX nodes: one that a converter does not read is refused.
+
+TVM's importer passes each converter, the plug-in's and its own, a dict that notes what is read.
+Attributes that have their default may remain unread.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import tvm
+from onnx import defs, helper
+
+#: Attributes that do not change the results of inference: hints of opsets before 7, which broadcast
+#: on request only, and the seed of a Dropout that passes its input through.
+_WITHOUT_EFFECT = frozenset(
+    {"broadcast", "consumed_inputs", "is_test", "output_sequence", "seed", "tvm_custom"}
+)
+
+
+def refuse(op: str, attr: dict, reason: str):
+    """Raise the error of a node that cannot be imported.
+
+    Parameters
+    ----------
+    op : str
+        The ONNX op.
+    attr : dict
+        The attributes of the node, as the importer passes these.
+    reason : str
+        The attribute or input, and its value.
+    """
+    name = attr.get("tvm_custom", {}).get("name", "")
+    where = f"ONNX {op}, node {name}" if name else f"ONNX {op}"
+    raise tvm.error.OpAttributeUnImplemented(f"{where}: {reason} cannot be imported")
+
+
+class Attributes(dict):
+    """The attributes of a node, as the importer passes these; notes which of them are read.
+
+    Iteration, and so a copy, reads all of them.
+
+    Attributes
+    ----------
+    unread : set[str]
+        The names of those that were not read.
+    """
+
+    def __init__(self, values):
+        super().__init__(values)
+        self.unread = set(values)
+
+    def __getitem__(self, name):
+        self.unread.discard(name)
+        return super().__getitem__(name)
+
+    def get(self, name, default=None):
+        """Return an attribute, or a default."""
+        return self[name] if name in self else default
+
+    def pop(self, name, *default):
+        """Remove and return an attribute."""
+        self.unread.discard(name)
+        return super().pop(name, *default)
+
+    def replaced(self, **values) -> Attributes:
+        """Return a copy with other values, which notes here what is read of the rest."""
+        self.unread -= values.keys()
+        copy = Attributes({**dict(dict.items(self)), **values})
+        copy.unread = self.unread
+        return copy
+
+    def __iter__(self):
+        self.unread.clear()
+        return super().__iter__()
+
+    def items(self):
+        """Return names and values."""
+        self.unread.clear()
+        return super().items()
+
+
+def refuse_unread(importer: type) -> type:
+    """Let a class of TVM that imports ONNX graphs refuse attributes that no converter reads."""
+    convert = importer._convert_operator
+
+    @functools.wraps(convert)
+    def convert_operator(self, op_name, inputs, attrs, opset):
+        if not isinstance(attrs, Attributes):  # of a subclass
+            attrs = Attributes(attrs)
+        result = convert(self, op_name, inputs, attrs, opset)
+        for name in sorted(attrs.unread - _WITHOUT_EFFECT):
+            value = dict.__getitem__(attrs, name)
+            if not _is_default(op_name, name, value, opset):
+                refuse(op_name, attrs, f"the attribute {name}={value}")
+        return result
+
+    importer._convert_operator = convert_operator
+    return importer
+
+
+def _is_default(op: str, name: str, value, opset: int) -> bool:
+    """Whether a value is the default that the standard has for an attribute."""
+    try:
+        attribute = defs.get_schema(op, opset, "").attributes[name]
+    except (defs.SchemaError, KeyError):  # an op or attribute of another domain
+        return False
+    if not attribute.default_value.name:
+        return False
+    default = helper.get_attribute_value(attribute.default_value)
+    return (tuple(default) if isinstance(default, list) else default) == value

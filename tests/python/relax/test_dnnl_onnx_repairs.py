@@ -1,0 +1,154 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Nodes that TVM's importer for Relax reads as others, or not at all, against numpy."""
+
+import numpy as np
+import pytest
+import tvm
+import tvm_dnnl
+from dnnl_modules import compiled, run
+from dnnl_onnx_nodes import check_node, node_model, normal
+from dnnl_tests.onnx_models import onnx_model
+
+
+def check(op, operands, wanted, **options):
+    check_node(op, operands, [np.asarray(wanted)], tolerance=1e-6, domain="", **options)
+
+
+@pytest.mark.parametrize("depth", [np.array(3), np.array([3])], ids=["scalar", "vector"])
+@pytest.mark.parametrize("dtype", ["float32", "int32", "bool"])
+@pytest.mark.parametrize("axis", [-1, 0])
+def test_one_hot(dtype, depth, axis):
+    """Of the type of the values; negative indices count from the end, others give `off`."""
+    indices, values = np.array([0, -1, 2, 5]), np.array([0, 1], dtype)
+    wanted = np.stack([np.eye(3, dtype=dtype)[k] for k in (0, 2, 2)] + [np.zeros(3, dtype)])
+    operands = dict(x=indices, depth=depth, values=values)
+    wanted = wanted.T.copy() if axis == 0 else wanted
+    for consts in (("depth", "values"), ("depth",)):
+        check("OneHot", operands, wanted, consts=consts, axis=axis)
+
+
+def test_one_hot_of_a_computed_depth():
+    operands = dict(x=np.array([0]), depth=np.array(3), values=np.array([0, 1]))
+    with pytest.raises(tvm.error.OpNotImplemented, match="OneHot node: a depth that is not const"):
+        tvm_dnnl.from_onnx(node_model("OneHot", operands, domain="", consts=("values",)))
+
+
+NO_AXES = {
+    "ReduceL1": np.abs,
+    "ReduceL2": np.abs,
+    "ReduceLogSum": np.log,
+    "ReduceMax": np.positive,
+    "ReduceSum": np.positive,
+    "ReduceSumSquare": np.square,
+}
+
+
+@pytest.mark.parametrize("axes", [None, np.zeros(0, "int64")], ids=["none", "empty"])
+@pytest.mark.parametrize("op", NO_AXES)
+def test_reductions_of_no_axes(op, axes):
+    """What they compute of each element stays."""
+    x = np.array([[-2, 3], [0.5, 7]], "float32")
+    x = np.abs(x) if op == "ReduceLogSum" else x
+    operands = {"x": x, "axes": axes} if axes is not None else {"x": x}
+    attrs = dict(consts=("axes",), opset=18, noop_with_empty_axes=1)
+    check(op, operands, NO_AXES[op](x), **attrs)
+
+
+@pytest.mark.parametrize("is_computed", [False, True], ids=["constant", "computed"])
+@pytest.mark.parametrize("axis, largest", [(-1, 1), (0, 0)])
+def test_top_k(axis, largest, is_computed):
+    """Of a number that is known when the model runs; without `sorted`, any order is right."""
+    x, k = normal(4, 5), np.array([2])
+    operands, consts = dict(x=x, k=k), () if is_computed else ("k",)
+    order = np.argsort(-x if largest else x, axis, kind="stable").take([0, 1], axis)
+    wanted = [np.take_along_axis(x, order, axis), order]
+    options = dict(outputs=2, consts=consts, axis=axis, largest=largest, sorted=0)
+    check_node("TopK", operands, wanted, tolerance=0, domain="", **options)
+
+
+@pytest.mark.parametrize("is_constant", [True, False], ids=["constant", "computed"])
+def test_dequantize_of_blocks(is_constant):
+    x = np.random.default_rng(0).integers(-128, 127, (3, 8), "int8")
+    scale, zero = np.abs(normal(3, 4)), np.arange(12, dtype="int8").reshape(3, 4)
+    wanted = (x.astype("float32") - np.repeat(zero, 2, 1)) * np.repeat(scale, 2, 1)
+    consts = ("scale", "zero") if is_constant else ()
+    operands = dict(x=x, scale=scale, zero=zero)
+    check("DequantizeLinear", operands, wanted, consts=consts, opset=21, axis=1, block_size=2)
+
+
+@pytest.mark.parametrize("mode", ["linear", "nearest", "cubic"])
+@pytest.mark.parametrize("shape", [(1, 4), (4, 1), (1, 1)], ids=str)
+def test_a_reflected_axis_of_one_element(shape, mode):
+    """Each position of it reads the element."""
+    x, grid = normal(1, 2, *shape), np.zeros((1, 1, 4, 2), "float32")
+    at = np.arange(max(shape))
+    axis = 0 if shape[1] > 1 else 1
+    grid[0, 0, : len(at), axis] = np.linspace(-1, 1, len(at)) if len(at) > 1 else 0.3
+    grid[0, 0, :, 1 - axis] = 0.7
+    attrs = dict(mode=mode, padding_mode="reflection", align_corners=1)
+    grid = np.ascontiguousarray(grid[:, :, : len(at)])
+    wanted = x.reshape(1, 2, 1, -1)
+    operands = dict(x=x, grid=grid)
+    check_node("GridSample", operands, [wanted], tolerance=1e-5, domain="", opset=20, **attrs)
+
+
+def test_expand_of_open_sizes_to_a_constant_shape():
+    x, shape = normal(4, 1, 3), np.array([1, 2, 1])
+    options = dict(consts=("shape",), dims={"x": ["b", 1, 3]})
+    check("Expand", dict(x=x, shape=shape), np.broadcast_to(x, (4, 2, 3)), **options)
+
+
+@pytest.mark.parametrize("mode", ["SAME_UPPER", "SAME_LOWER"])
+@pytest.mark.parametrize("kernel, stride", [(2, 2), (3, 2), (3, 1)])
+def test_max_pool_that_pads_open_sizes(mode, kernel, stride):
+    attrs = dict(auto_pad=mode, kernel_shape=[kernel] * 2, strides=[stride] * 2, domain="")
+    for height, width in ((9, 7), (8, 10)):
+        operands = dict(x=normal(2, 3, height, width))
+        check_node("MaxPool", operands, dims={"x": ["n", 3, "h", "w"]}, opset=12, **attrs)
+
+
+@pytest.mark.parametrize("begin", [-3, 2])
+def test_slice_to_the_end_of_a_concatenation(begin):
+    """Of a length that is at least that of its fixed part, after a matmul on oneDNN."""
+    nodes = ["t = MatMul(x, w)", "u = Concat<axis=1>(c, t)", "y = Slice(u, s, e, a)"]
+    shapes = {"x": [1, "n", 4], "c": [1, 3, 4]}
+    bounds = {"s": np.array([begin]), "e": np.array([2**63 - 1]), "a": np.array([1])}
+    weights = {"w": np.eye(4, dtype="float32"), **bounds}
+    mod = tvm_dnnl.partition_for_dnnl(tvm_dnnl.from_onnx(onnx_model(nodes, shapes, weights)))
+    assert tvm_dnnl.offload_report(mod).partitions == 1
+    machine = compiled(mod)
+    for length in (1, 6):
+        x, c = normal(1, length, 4), normal(1, 3, 4, seed=1)
+        (got,) = run(machine, x, c)
+        np.testing.assert_allclose(got, np.concatenate([c, x], 1)[:, begin:], rtol=1e-6)
+
+
+@pytest.mark.parametrize("allowzero", [0, 1])
+def test_reshape_to_computed_sizes(allowzero):
+    """PyTorch's exporter always writes allowzero=1."""
+    nodes = [
+        "s = Shape<start=0, end=1>(x)",
+        "d = Mul(s, two)",
+        "t = Concat<axis=0>(d, three)",
+        f"y = Reshape<allowzero={allowzero}>(x, t)",
+    ]
+    weights = {"two": np.array([2]), "three": np.array([3])}
+    mod = tvm_dnnl.from_onnx(onnx_model(nodes, {"x": ["b", 6]}, weights))
+    x = normal(5, 6)
+    (got,) = run(compiled(mod), x)
+    np.testing.assert_array_equal(got, x.reshape(10, 3))
