@@ -58,3 +58,13 @@ REFUSED = {
     )
     for i in range(count)
 }
+_FIRST = "the first result of this op only"
+REFUSED.update({("native_layer_norm.default", i): _FIRST for i in range(4)})
+REFUSED.update(
+    {
+        ("native_dropout.default", 0): _FIRST,
+        ("as_strided.default", 0): "Reshape expects",
+        ("as_strided.default", 1): "storage_offset is not supported",
+        ("as_strided.default", 2): "non-contiguous stride",
+    }
+)
