@@ -330,7 +330,7 @@ def _numbers(*names):
 DRAWS = {
     **dict.fromkeys(ELTWISE, _unary()),
     "nn.batch_flatten": _shaped(1, 2, 3, 4),
-    **dict.fromkeys(("ceil", "floor", "sign", "trunc", "dnnl.round"), _unary()),
+    **dict.fromkeys(("ceil", "cos", "floor", "sign", "sin", "trunc", "dnnl.round"), _unary()),
     **dict.fromkeys(("dnnl.masked_softmax", "dnnl.nan_safe_softmax"), _shaped(1, 2, 3, 4)),
     "where": _where,
     "broadcast_to": _broadcast_to,

@@ -334,7 +334,7 @@ SHARED = (
     *(f"nn.{kind}_pool{n}d" for n in (1, 2, 3) for kind in ("max", "avg", "adaptive_avg")),
     *(name for name in ELTWISE if name in TABLE[name].relax_ops),
     *(*BINARY, *COMPARISONS),
-    *"max mean min prod sum ceil floor sign trunc where broadcast_to cast clip".split(),
+    *"max mean min prod sum ceil cos floor sign sin trunc where broadcast_to cast clip".split(),
     *"concatenate stack split squeeze transpose image.resize2d image.resize3d".split(),
     *"nn.leaky_relu nn.log_softmax nn.pad nn.prelu nn.softmax".split(),
 )

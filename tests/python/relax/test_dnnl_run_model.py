@@ -37,7 +37,7 @@ def model():
 
     def build(builder, x, y):
         conv = builder.emit(op.nn.relu(builder.emit(op.nn.conv2d(x, const(4, 3, 3, 3), padding=1))))
-        pair = relax.Tuple([builder.emit(op.sin(y)), builder.emit(op.add(y, y))])
+        pair = relax.Tuple([builder.emit(op.atan(y)), builder.emit(op.add(y, y))])
         return builder.emit(relax.Tuple([conv, pair]))
 
     return module(build, var("x", "n", 3, 8, 8), var("y", 5, dtype="float64"))

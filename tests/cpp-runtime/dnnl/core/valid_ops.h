@@ -98,9 +98,11 @@ inline void AppendConvs(std::vector<ValidOp>* ops) {
 
 inline void AppendElementwise(std::vector<ValidOp>* ops) {
   const TensorType x = Float32({2, 3, 4});
-  for (const char* name : {"nn.relu", "abs", "exp", "log", "negative", "rsqrt", "sigmoid", "sqrt",
-                           "tanh", "dnnl.gelu_erf", "dnnl.gelu_tanh", "dnnl.mish", "dnnl.rsqrt",
-                           "dnnl.softplus", "ceil", "floor", "sign", "trunc", "dnnl.round"}) {
+  for (const char* name :
+       {"nn.relu",    "abs",           "exp",       "log",           "negative",       "rsqrt",
+        "sigmoid",    "sqrt",          "tanh",      "dnnl.gelu_erf", "dnnl.gelu_tanh", "dnnl.mish",
+        "dnnl.rsqrt", "dnnl.softplus", "ceil",      "cos",           "floor",          "sign",
+        "sin",        "trunc",         "dnnl.round"}) {
     ops->push_back({name, {x}, {}, {x}});
   }
   for (const char* name : {"nn.leaky_relu", "dnnl.elu", "dnnl.hard_sigmoid", "dnnl.hard_swish",

@@ -340,7 +340,7 @@ ELTWISE = [name for name, row in TABLE.items() if row.post == "eltwise"]
 # Ops whose result is of the shape and type of the first operand.
 UNARY = (
     *ELTWISE,
-    *"ceil floor sign trunc dnnl.round dnnl.masked_softmax dnnl.nan_safe_softmax".split(),
+    *"ceil cos floor sign sin trunc dnnl.round dnnl.masked_softmax dnnl.nan_safe_softmax".split(),
     "dnnl.dynamic_fake_quantize",
     *"nn.prelu nn.bias_add nn.softmax nn.fast_softmax nn.log_softmax nn.layer_norm".split(),
     *"nn.group_norm nn.instance_norm nn.l2_normalize nn.lrn dnnl.rms_norm".split(),

@@ -305,10 +305,11 @@ DEFINITIONS: dict[str, Definition] = {
         name: _elementwise(getattr(np, name))
         for name in (
             *(name for name in TABLE if isinstance(getattr(np, name, None), np.ufunc)),
-            *"sin cos isnan power floor_divide logical_and logical_or logical_not where".split(),
+            *"isnan sinh power floor_divide logical_and logical_or logical_not where".split(),
         )
     },
     "divide": _elementwise(_divide),
+    "atan": _elementwise(np.arctan),
     # Relay's: halves away from zero.
     "round": _elementwise(ROUND["round"]),
     # Relax's: halves to even.

@@ -179,6 +179,17 @@ def _backward_slice(make: Maker, node: Node) -> Node | None:
     return _ordered(make, node, data, axis, order) if order and len(order) == count else None
 
 
+def _flip(make: Maker, node: Node) -> Node:
+    """Write an axis in reverse as a `take`."""
+    (data,) = node.operands
+    check_moved(node)
+    axis = int(node.attrs.axis) % len(data.type.dims)
+    size = data.type.shape[axis]
+    if size is None:
+        raise UnsupportedOp("the size of the axis is open")
+    return _ordered(make, node, data, axis, range(size)[::-1])
+
+
 def _mirrored_pad(make: Maker, node: Node) -> Node | None:
     """Write a pad of many lines that the data have as a `take`, which copies them in one go."""
     mode, data = str(node.attrs.pad_mode), node.operands[0]
@@ -214,4 +225,8 @@ _OPS = {
     "nn.pad": _mirrored_pad,
 }
 
-COPIES = {f"{prefix}{name}": write for name, write in _OPS.items() for prefix in ("", "relax.")}
+COPIES = {
+    **{f"{prefix}{name}": write for name, write in _OPS.items() for prefix in ("", "relax.")},
+    "reverse": _flip,
+    "relax.flip": _flip,
+}

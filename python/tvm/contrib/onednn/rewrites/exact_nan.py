@@ -72,7 +72,6 @@ _ROWS: dict[str, Callable[[Graph, Node, Node], Node]] = {
     **dict.fromkeys(
         ("nn.relu", "clip", "dnnl.hard_sigmoid", "maximum", "minimum", "sign"), _zero_or_nan
     ),
-    **dict.fromkeys(("max", "min"), _reduced_by("sum")),
     **{
         f"nn.max_pool{n}d": _reduced_by(f"nn.avg_pool{n}d", count_include_pad=True)
         for n in (1, 2, 3)

@@ -22,6 +22,7 @@ import numpy as np
 
 from ..graph.dim import is_same
 from ..graph.graph import Graph
+from ..graph.infer_windows import POOLS, both_sides, for_each, spatial_axes
 from ..graph.node import CALL, FIELD, NATIVE, TUPLE, Node, scalar_of
 from ..policy.op_spec import Rules
 from ..policy.op_view import Tensor
@@ -44,7 +45,7 @@ def simplify(graph: Graph, rules: Rules) -> list[Node]:
         if node.kind == FIELD:
             new = _passed_on(rules, node)
             folded += [node.operands[0]] if new is not None else []
-        elif new is not None and rewrite in (_same, _copied, _of_one):
+        elif new is not None and rewrite in (_same, _copied, _concatenated):
             folded.append(node)
         if new is not None:
             graph.reread(node, new)
@@ -177,12 +178,21 @@ def _copied(graph: Graph, rules: Rules, node: Node) -> Node | None:
     return data if _is_same_type(data, node) else None
 
 
-def _of_one(graph: Graph, rules: Rules, node: Node) -> Node | None:
-    """Return the only tensor of a concatenation: tracers of caches write such."""
+def _concatenated(graph: Graph, rules: Rules, node: Node) -> Node | None:
+    """Leave out the empty parts of a concatenation: importers slice a part of size zero."""
     parts = node.operands[0]
-    if parts.kind != TUPLE or len(parts.operands) != 1 or rules.excludes(node.name):
+    if not node.is_call or parts.kind != TUPLE or rules.excludes(node.name):
         return None
-    data = parts.operands[0]
+    kept = [part for part in parts.operands if 0 not in getattr(part.type, "shape", ())]
+    if len(kept) == 1:
+        return _of_one(node, kept[0])
+    if not kept or len(kept) == len(parts.operands):
+        return None
+    return graph.call(node.name, [graph.tuple(kept, node)], node, node.type, **vars(node.attrs))
+
+
+def _of_one(node: Node, data: Node) -> Node | None:
+    """Return the only tensor of a concatenation: tracers of caches write such."""
     return data if _is_same_type(data, node) and not _is_returned(node) else None
 
 
@@ -268,6 +278,32 @@ def _of_images(graph: Graph, rules: Rules, node: Node) -> Node | None:
     return graph.call(name, node.operands, node, node.type, layout="NCHW", out_layout="")
 
 
+def _window_within(graph: Graph, rules: Rules, node: Node) -> Node | None:
+    """Shorten a window that is larger than the data, along axes where it is the only one.
+
+    With `ceil_mode`, importers write such. TVM goes through the elements outside of the data, too.
+    """
+    if not node.is_call or rules.excludes(node.name):
+        return None
+    attrs, (data,) = node.attrs, node.operands
+    axes = spatial_axes(str(attrs.layout))
+    window = for_each(attrs.pool_size, len(axes))
+    dilation = for_each(getattr(attrs, "dilation", 1), len(axes))
+    padding = both_sides(attrs.padding, len(axes))
+    sizes = [
+        (
+            data.type.shape[axis]
+            if (node.type.shape[axis], dilation[k], padding[k]) == (1, 1, (0, 0))
+            else None
+        )
+        for k, axis in enumerate(axes)
+    ]
+    shorter = [own if size is None else min(own, size) for own, size in zip(window, sizes)]
+    if shorter == list(window):
+        return None
+    return graph.call(node.name, [data], node, node.type, **{**vars(attrs), "pool_size": shorter})
+
+
 def _softmax_of_rows(graph: Graph, rules: Rules, node: Node) -> Node | None:
     """Write a softmax of rows, joined of open sizes that are restored, as one of the data.
 
@@ -297,7 +333,7 @@ _RESHAPES = [
 
 _REWRITES = {
     **dict.fromkeys(_RESHAPES, _softmax_of_rows),
-    "concatenate": _of_one,
+    "concatenate": _concatenated,
     "broadcast_to": _same,
     "cast": _copied,
     "copy": _copied,
@@ -305,6 +341,7 @@ _REWRITES = {
     "mean": _of_images,
     "min": _of_several,
     "minimum": _clip,
+    **dict.fromkeys(POOLS, _window_within),
     "nn.prelu": _leaky_relu,
     "nn.batch_matmul": _matmul,
     "transpose": _transpose,

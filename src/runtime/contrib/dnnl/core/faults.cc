@@ -284,7 +284,7 @@ const std::vector<Fault>& Faults() {
        "seen on any CPU", nullptr},
       {"NaN in `exp` and softmax; softplus and `log` inaccurate", 30200, 0,
        "[see above](#accuracy)", "seen on any CPU", nullptr},
-      {"NaN in relu, clip, hard sigmoid, `max`, `min` and max pools; GELU of +inf with AVX-512",
+      {"NaN in relu, clip, hard sigmoid and max pools; GELU of +inf with AVX-512",
        30200, 0, "[a documented limit](#nan-and-infinity)", "seen on any CPU", nullptr},
   };
   return faults;

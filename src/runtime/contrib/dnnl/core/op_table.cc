@@ -191,8 +191,10 @@ const OpSpec kOps[] = {
     {"sqrt", 1, 1, kEltwise, algorithm::eltwise_sqrt},
     {"tanh", 1, 1, kEltwise, algorithm::eltwise_tanh},
     {"ceil", 1, 1, kFunction, algorithm::undef, nullptr, false, Ceil},
+    {"cos", 1, 1, kFunction, algorithm::undef, nullptr, false, Cos},
     {"floor", 1, 1, kFunction, algorithm::undef, nullptr, false, Floor},
     {"sign", 1, 1, kFunction, algorithm::undef, nullptr, false, Sign},
+    {"sin", 1, 1, kFunction, algorithm::undef, nullptr, false, Sin},
     {"trunc", 1, 1, kFunction, algorithm::undef, nullptr, false, Trunc},
     {"nn.prelu", 2, 2, kPReLU},
 

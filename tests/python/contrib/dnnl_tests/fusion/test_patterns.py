@@ -46,7 +46,7 @@ FUSED = {
     "conv2d-bias-var-left": ("conv2d_bias", lambda: relay.add(var("b", 8, 1, 1), conv(x()))),
     "conv2d-bias-computed": (
         "conv2d_bias",
-        lambda: conv(x()) + relay.cos(var("b", 8, 1, 1)),
+        lambda: conv(x()) + relay.sinh(var("b", 8, 1, 1)),
     ),
     "conv2d-bias-add-axis-negative": (
         "conv2d_bias",
@@ -73,13 +73,13 @@ def test_fused(name):
     mod = module(build())
     report = dnnl.offload_report(partition(mod, prune=False))
     assert report.composites == {f"dnnl.{composite}": 1}
-    computed = report.ops.get("cos", 0)
+    computed = report.ops.get("sinh", 0)
     assert (report.offloaded, report.partitions) == (report.total - computed, 1)
 
 
 def bias_of_itself():
     y = conv(x(1, 8, 1, 1), kernel=1)
-    return y + relay.cos(y)
+    return y + relay.sinh(y)
 
 
 def twice_itself():
@@ -99,9 +99,9 @@ NOT_A_BIAS = {
     "conv2d-more-dimensions": ({}, lambda: conv(x()) + const(1, 1, 8, 1, 1)),
     "conv2d-broadcast-itself": ({}, lambda: conv(x(), 1) + var("b", 1, 8, 1, 1)),
     "conv2d-residual-left": ({"dnnl.conv2d_sum": 1}, lambda: relay.add(var("r", *NCHW), conv(x()))),
-    "conv2d-residual-sin": (
+    "conv2d-residual-atan": (
         {"dnnl.conv2d_sum": 1},
-        lambda: relay.sin(conv(x()) + var("r", *NCHW)),
+        lambda: relay.atan(conv(x()) + var("r", *NCHW)),
     ),
     "conv2d-bias-twice": (
         {"dnnl.conv2d_bias_add_relu": 1},
@@ -153,7 +153,7 @@ REFUSED = ("conv2d-broadcast-itself", "conv2d-bias-float64", "conv2d-float64-bia
 @pytest.mark.parametrize("name", [name for name in NOT_A_BIAS if name not in REFUSED])
 def test_what_is_no_bias_is_offloaded(name):
     report = dnnl.offload_report(partition(module(NOT_A_BIAS[name][1]()), prune=False))
-    without_rule = sum(report.ops.get(op, 0) for op in ("sin", "cos"))
+    without_rule = sum(report.ops.get(op, 0) for op in ("atan", "sinh"))
     assert report.offloaded == report.total - without_rule
 
 
@@ -161,7 +161,7 @@ def test_result_used_twice_is_not_hidden():
     """A convolution whose own result is wanted cannot vanish in a composite."""
     y = conv(x())
     assert composites(module(relu(y), y)) == {}
-    assert composites(module(y + const(8, 1, 1), relay.sin(y))) == {}
+    assert composites(module(y + const(8, 1, 1), relay.atan(y))) == {}
 
 
 def test_biased_result_used_twice_is_fused_up_to_there():

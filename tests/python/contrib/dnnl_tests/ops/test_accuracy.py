@@ -80,6 +80,10 @@ FUNCTIONS = {
 }
 
 
+# Nothing is fused to these, nor are they to others.
+ALONE = {"cos": np.cos, "sin": np.sin}
+
+
 def test_each_unary_function_is_here():
     assert sorted(FUNCTIONS) == sorted(name for name, op in TABLE.items() if op.post == "eltwise")
 
@@ -112,6 +116,17 @@ WAYS = {
         [op],
     ),
 }
+
+
+@pytest.mark.parametrize("op", ALONE)
+def test_accuracy_alone(op):
+    x = np.concatenate([arguments(), np.linspace(-13000, 13000, 100000, dtype="float32")])
+    got = run_kernel(op, [x], {})
+    assert np.abs(got - ALONE[op](x.astype("float64"))).max() <= BOUND
+    special_values = np.array([np.nan, np.inf, -np.inf, 0, -0.0] * 5, "float32")
+    got = run_kernel(op, [special_values], {}).reshape(5, 5)
+    zero = ALONE[op](0.0)
+    np.testing.assert_array_equal(got, [[np.nan, np.nan, np.nan, zero, zero]] * 5)
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -35,12 +35,12 @@ OPS = {"sum": np.sum, "mean": np.mean, "max": np.max, "min": np.min, "prod": np.
 @pytest.mark.parametrize("then", [lambda y: y, relay.negative], ids=["alone", "post-op"])
 @pytest.mark.parametrize("op", ["max", "min"])
 def test_rows_of_infinities(op, then):
-    """A reduction of oneDNN begins with the lowest or highest float, which a mask may have, too."""
+    """A mask may have the lowest or highest float, too; NaN stays."""
     infinity, limit = np.float32(np.inf), np.finfo("float32").max
     rows = [infinity, -infinity, limit, -limit]
     x = np.stack([np.full(40, value, "float32") for value in rows] + [rand(40)])
     x[0, 7], x[1, 7] = np.nan, np.nan
-    values = {"max": np.fmax, "min": np.fmin}[op].reduce(x, axis=1)
+    values = OPS[op](x, axis=1)
     expr = then(getattr(relay, op)(var("x", x.shape), axis=1))
     mod = dnnl.partition_for_dnnl(tvm.IRModule.from_expr(expr), prune=False)
     expected = values if then is not relay.negative else -values
@@ -66,7 +66,7 @@ def test_post_ops(name, keepdims):
     values = {"x": x, "z": z}
     values = {v.name_hint: values[v.name_hint] for v in relay.analysis.free_vars(expr)}
     reference = direct.run(tvm.IRModule.from_expr(expr), values)
-    run_alone(expr, values, None, reference, kinds=["reduction"], rtol=RTOL)
+    run_alone(expr, values, None, reference, kinds=["reduction", "binary"], rtol=RTOL)
 
 
 def test_post_ops_of_a_reduction_over_nothing():
@@ -74,6 +74,42 @@ def test_post_ops_of_a_reduction_over_nothing():
     expr = relay.tanh(relay.sum(var("x", x.shape), axis=1))
     reference = np.tanh(x.astype("float64")).reshape(4, 6)
     run_alone(expr, {"x": x}, None, reference, kinds=["eltwise"], rtol=RTOL)
+
+
+SHAPES = {
+    "outer": ((3, 80, 96), 0),
+    "middle": ((1, 80, 3, 96), 2),
+    "short-rows": ((80, 96, 3), 2),
+    "rows": ((5, 700), 1),
+    "all-but-channels": ((7, 3, 33, 29), (0, 2, 3)),
+    "narrow": ((2, 4000, 5), 1),
+    "long": ((3, 400, 501), (1, 2)),
+    "long-outer": ((70000, 9), 0),
+    "alternating": ((6, 5, 7, 4, 9), (0, 2, 4)),
+}
+
+
+@pytest.mark.parametrize("shape, axis", SHAPES.values(), ids=SHAPES.keys())
+@pytest.mark.parametrize("op", OPS)
+def test_axes(op, shape, axis):
+    """Whatever axes are reduced, it is one step, without a copy of the data."""
+    x = 1 + rand(*shape) * np.float32(1e-3 if op == "prod" else 1)
+    expr = getattr(relay, op)(var("x", shape), axis=axis)
+    reference = OPS[op](x.astype("float64"), axis)
+    # Each multiplication rounds.
+    rtol = RTOL * 50 if op == "prod" else RTOL
+    run_alone(expr, {"x": x}, None, reference, kinds=["reduction"], rtol=rtol, reorders=True)
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_of_a_transposed_slice(op):
+    x = 1 + rand(6, 40, 30) * np.float32(0.1)
+    data = relay.transpose(
+        relay.strided_slice(var("x", x.shape), [1, 3, 2], [5, 39, 28]), (2, 0, 1)
+    )
+    values = x[1:5, 3:39, 2:28].transpose(2, 0, 1).astype("float64")
+    expr = getattr(relay, op)(data, axis=[0])
+    run_alone(expr, {"x": x}, None, OPS[op](values, 0), kinds=["reduction"], rtol=RTOL)
 
 
 @pytest.mark.parametrize("op", ["mean", "max"])

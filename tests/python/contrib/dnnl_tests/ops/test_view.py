@@ -253,7 +253,7 @@ class TestPartitions:
     def test_a_view_of_an_input_that_others_use_stays_outside(self):
         x = var("x", self.x.shape)
         flat = relay.reshape(x, (2, -1))
-        mod = module(conv(relay.reshape(flat, self.x.shape)), relay.sin(flat))
+        mod = module(conv(relay.reshape(flat, self.x.shape)), relay.atan(flat))
         partitioned = partition(mod)
         report = dnnl.offload_report(partitioned)
         assert report.offloaded_ops["reshape"] == 1 and report.ops["reshape"] == 2
@@ -262,7 +262,7 @@ class TestPartitions:
 
     def test_a_view_of_a_result_that_others_use_stays_outside(self):
         y = conv(var("x", self.x.shape))
-        mod = module(relay.sin(relay.reshape(y, (2, -1))), y)
+        mod = module(relay.atan(relay.reshape(y, (2, -1))), y)
         report = dnnl.offload_report(partition(mod))
         assert "reshape" not in report.offloaded_ops
         direct.check(mod, {"x": self.x}, partitions=1, rtol=RTOL)

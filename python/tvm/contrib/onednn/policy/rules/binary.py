@@ -18,35 +18,16 @@
 
 from __future__ import annotations
 
-import itertools
-
 from ..op_view import OpView
-from ..tensors import tensor_reason, tensors_reason, text_of_shape
-
-# oneDNN has fast code for an operand that is broadcast along one run of axes, or all but one. Its
-# code for the rest is a hundred times slower than TVM's.
-MAX_RUNS = 3
-
-
-def runs_of_axes(operand: tuple[int, ...], result: tuple[int, ...]) -> int:
-    """Count the runs of neighbouring axes along which an operand is, or is not, broadcast.
-
-    Parameters
-    ----------
-    operand, result : tuple[int, ...]
-        The shapes, aligned from the right as numpy does. Axes of one element do not count.
-    """
-    padded = (1,) * (len(result) - len(operand)) + operand
-    broadcast = [dim == 1 for dim, size in zip(padded, result) if size != 1]
-    return len(list(itertools.groupby(broadcast)))
+from ..tensors import tensor_reason, tensors_reason
 
 
 def binary_reason(call: OpView) -> str | None:
-    """Accept operands of which at least one has the result's shape.
+    """Accept operands of any shapes, but for two scalars.
 
-    oneDNN broadcasts its second source only; the operand of full shape becomes the first.
+    oneDNN broadcasts its second source only, along some axes; the runtime copies others.
     """
-    return tensors_reason(call) or _broadcast_reason(call)
+    return tensors_reason(call) or _scalar_reason(call)
 
 
 def binary_channel_axis(call: OpView) -> int | None:
@@ -64,7 +45,7 @@ def binary_channel_axis(call: OpView) -> int | None:
 
 
 def comparison_reason(call: OpView) -> str | None:
-    """Accept real numbers of which at least one operand has the result's shape.
+    """Accept real numbers of one type.
 
     oneDNN writes 0 or 1 into bytes, as Relay's truths are.
     """
@@ -74,46 +55,14 @@ def comparison_reason(call: OpView) -> str | None:
     # Relax compares unequal types.
     lhs, rhs = (arg.dtype for arg in call.args)
     reason = reason or (f"lhs is {lhs}, but rhs is {rhs}" if lhs != rhs else None)
-    return reason or _broadcast_reason(call)
+    return reason or _scalar_reason(call)
 
 
-def _broadcast_reason(call: OpView) -> str | None:
-    """Say why oneDNN cannot broadcast the operands of a call."""
-    out = call.result.shape
-    if not out:
-        return "the result is a scalar"
-    lhs, rhs = (arg.shape for arg in call.args)
-    # A missing leading dimension counts as 1: operands of fewer dimensions are padded.
-    full = [(1,) * (len(out) - len(shape)) + shape == out for shape in (lhs, rhs)]
-    if not any(full):
-        return (
-            f"both operands are broadcast: {text_of_shape(lhs)} and {text_of_shape(rhs)} "
-            f"to {text_of_shape(out)}; oneDNN needs one of full shape"
-        )
-    broadcast = lhs if full[1] else rhs
-    if runs_of_axes(broadcast, out) > MAX_RUNS:
-        return (
-            f"an operand of shape {text_of_shape(broadcast)} is broadcast to {text_of_shape(out)} "
-            "along non-adjacent axes, which is slow in oneDNN"
-        )
-    return None
-
-
-def divide_reason(call: OpView) -> str | None:
-    """Accept what `binary_reason` accepts, with a first operand of the result's shape."""
-    reason = binary_reason(call)
-    if reason:
-        return reason
-    out, data = call.result.shape, call.args[0].shape
-    if (1,) * (len(out) - len(data)) + data != out:
-        return (
-            f"the first operand, of shape {text_of_shape(data)}, is broadcast "
-            f"to {text_of_shape(out)}; oneDNN can broadcast only the divisor"
-        )
-    return None
+def _scalar_reason(call: OpView) -> str | None:
+    return None if call.result.shape else "the result is a scalar"
 
 
 # The fields of the rows.
 BINARY = dict(reason=binary_reason, channel_axis=binary_channel_axis, swaps=True)
-DIVIDE = dict(reason=divide_reason, channel_axis=binary_channel_axis)
+DIVIDE = dict(reason=binary_reason, channel_axis=binary_channel_axis)
 COMPARISON = dict(reason=comparison_reason)

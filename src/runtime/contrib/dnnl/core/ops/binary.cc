@@ -31,6 +31,7 @@
 #include "../post_ops.h"
 #include "../second_operand.h"
 #include "changing_sizes.h"
+#include "loops.h"
 #include "types.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
@@ -201,6 +202,10 @@ Tensor EmitBinary(const NodeReader& node, PlanBuilder* plan, dnnl::algorithm alg
   if (IsReference(desc) && node.NumPostOps() == 0) {
     CollapseDims(node, plan, &lhs, &rhs);
     desc = describe();
+    if (IsReference(desc) && rhs.dims() != lhs.dims()) {
+      rhs = Broadcast(node, plan, rhs, lhs.dims());
+      desc = describe();
+    }
   }
   const Tensor dst = plan->NewTensor(desc.dst_desc());
   plan->Emit(node, desc, Binary(desc),
@@ -243,6 +248,12 @@ void LowerBinary(const NodeReader& node, PlanBuilder* plan) {
   };
   auto [lhs, rhs] = AlignedOperands(node, plan);
   // oneDNN broadcasts its second source only. A - b is then -(b - A), to the last bit.
+  const bool swaps = IsCommutative(algorithm) || algorithm == dnnl::algorithm::binary_sub ||
+                     IsComparison(algorithm);
+  if (lhs.dims() != dims && (!swaps || rhs.dims() != dims)) {
+    if (node.IsQuantized()) throw dnnl::error(dnnl_unimplemented, "the operands are broadcast");
+    lhs = Broadcast(node, plan, lhs, dims);
+  }
   const bool is_swapped = lhs.dims() != dims;
   Scales scales = ReadScales(node, plan, algorithm);
   if (is_swapped) {
@@ -250,12 +261,7 @@ void LowerBinary(const NodeReader& node, PlanBuilder* plan) {
     std::swap(scales.lhs, scales.rhs);
   }
   const bool is_negated = is_swapped && algorithm == dnnl::algorithm::binary_sub;
-  const bool is_comparison = IsComparison(algorithm);
   if (is_swapped) algorithm = Swapped(algorithm);
-  CORE_CHECK(lhs.dims() == dims &&
-             (!is_swapped || is_negated || is_comparison || IsCommutative(algorithm)))
-      << node.Where() << ": the first operand, " << ToText((is_swapped ? rhs : lhs).dims())
-      << ", is broadcast to " << ToText(dims);
   lhs = view(lhs);
   rhs = view(rhs);
   // Of two operands of the result's shape the one in a blocked layout decides: what follows likes

@@ -23,6 +23,7 @@
  */
 #include "functions.h"
 
+#include <cmath>
 #include <cstring>
 #include <limits>
 
@@ -109,6 +110,41 @@ DNNL_INLINE float TruncOf(float x) {
   return WithSignOf(x, near > magnitude ? near - 1.f : near);
 }
 
+/*! \brief sin(x + kQuarters * pi / 2), where |x| is at most kLargestAngle. */
+template <uint32_t kQuarters>
+DNNL_INLINE float SineOf(float x) {
+  constexpr float kInteger = 0x1.8p23f;
+  // pi / 2 as the sum of two numbers of 11 bits, of which multiples up to 2^13 are exact, and the
+  // rest.
+  constexpr float kHigh = 0x1.92p0f, kMiddle = 0x1.fb4p-12f, kLow = 0x1.4442d2p-24f;
+  const float shifted = x * 0.636619772f + kInteger;
+  const float n = shifted - kInteger;
+  const float r = ((x - n * kHigh) - n * kMiddle) - n * kLow;
+  const uint32_t quadrant = BitsOf(shifted) + kQuarters;
+  // sin(r) = r * (1 + z * p(z)) and cos(r) = 1 - z / 2 + z * z * q(z) with z = r * r.
+  const float z = r * r;
+  float p = 2.72493526e-06f;
+  p = p * z - 0.000198400827f;
+  p = p * z + 0.00833333191f;
+  p = p * z - 0.166666672f;
+  float q = 2.45474857e-05f;
+  q = q * z - 0.00138883013f;
+  q = q * z + 0.0416666642f;
+  const float sine = r * (1.f + z * p);
+  const float cosine = (1.f - 0.5f * z) + z * z * q;
+  return FloatOf(BitsOf((quadrant & 1) != 0 ? cosine : sine) ^ (quadrant & 2) << 30);
+}
+constexpr float kLargestAngle = 12800.f;
+
+DNNL_INLINE float SinOf(float x) { return SineOf<0>(x); }
+DNNL_INLINE float CosOf(float x) { return SineOf<1>(x); }
+
+/*! \brief For angles so large that float32 is not enough to reduce them; NaN for infinities. */
+float SinOfLarge(float x) { return static_cast<float>(std::sin(static_cast<double>(x))); }
+float CosOfLarge(float x) { return static_cast<float>(std::cos(static_cast<double>(x))); }
+/*! \brief Also of NaN. */
+DNNL_INLINE bool IsLarge(float x) { return !(FloatOf(BitsOf(x) & 0x7fffffff) <= kLargestAngle); }
+
 DNNL_INLINE float SignOf(float x) { return x > 0.f ? 1.f : x < 0.f ? -1.f : 0.f; }
 
 }  // namespace
@@ -124,12 +160,33 @@ DNNL_INLINE float SignOf(float x) { return x > 0.f ? 1.f : x < 0.f ? -1.f : 0.f;
     for (int64_t i = 0; i < count; ++i) dst[i] = NAME##Of(src[i]);                \
   }
 
+/*! \brief The same, with another function where the magnitude is larger than kLargestAngle. */
+#define DNNL_PERIODIC_FUNCTION(NAME)                                              \
+  DNNL_FOR_CPUS void NAME(const float* src, float* dst, int64_t count) {          \
+    for (; count >= kFunctionBlock;                                               \
+         count -= kFunctionBlock, src += kFunctionBlock, dst += kFunctionBlock) { \
+      float block[kFunctionBlock];                                                \
+      for (int i = 0; i < kFunctionBlock; ++i) block[i] = NAME##Of(src[i]);       \
+      int large = 0;                                                              \
+      for (int i = 0; i < kFunctionBlock; ++i) large |= IsLarge(src[i]) ? 1 : 0;  \
+      for (int i = 0; large != 0 && i < kFunctionBlock; ++i) {                    \
+        if (IsLarge(src[i])) block[i] = NAME##OfLarge(src[i]);                    \
+      }                                                                           \
+      std::memcpy(dst, block, sizeof(block));                                     \
+    }                                                                             \
+    for (int64_t i = 0; i < count; ++i) {                                         \
+      dst[i] = IsLarge(src[i]) ? NAME##OfLarge(src[i]) : NAME##Of(src[i]);        \
+    }                                                                             \
+  }
+
 DNNL_FUNCTION(Ceil)
+DNNL_PERIODIC_FUNCTION(Cos)
 DNNL_FUNCTION(Exp)
 DNNL_FUNCTION(Floor)
 DNNL_FUNCTION(Log)
 DNNL_FUNCTION(Round)
 DNNL_FUNCTION(Sign)
+DNNL_PERIODIC_FUNCTION(Sin)
 DNNL_FUNCTION(Softplus)
 DNNL_FUNCTION(Trunc)
 

@@ -38,12 +38,15 @@ namespace tvm::runtime::contrib::dnnl_backend {
 using FloatFunction = void (*)(const float* src, float* dst, int64_t count);
 
 void Ceil(const float* src, float* dst, int64_t count);
+/*! \brief Within 2e-7 for angles of any size; NaN for infinities. Sin, too. */
+void Cos(const float* src, float* dst, int64_t count);
 void Exp(const float* src, float* dst, int64_t count);
 void Floor(const float* src, float* dst, int64_t count);
 void Log(const float* src, float* dst, int64_t count);
 /*! \brief The nearest integer, of two the even one. */
 void Round(const float* src, float* dst, int64_t count);
 void Sign(const float* src, float* dst, int64_t count);
+void Sin(const float* src, float* dst, int64_t count);
 /*! \brief log(1 + exp(x)). */
 void Softplus(const float* src, float* dst, int64_t count);
 /*! \brief The integer part. */

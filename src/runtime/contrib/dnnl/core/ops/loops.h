@@ -52,6 +52,9 @@ inline Dims BroadcastStrides(const Tensor& value, const Dims& dims) {
   return result;
 }
 
+/*! \brief A row-major copy of a value that is broadcast to other dimensions, see where.cc. */
+Tensor Broadcast(const NodeReader& node, PlanBuilder* plan, const Tensor& value, const Dims& dims);
+
 /*!
  * \brief Nested loops over a row-major result, with neighboring dimensions joined where the
  *        strides of all operands allow.

@@ -27,6 +27,8 @@
 
 #include "../implementation.h"
 #include "../op_table.h"
+#include "../quantization.h"
+#include "norm_kernel.h"
 #include "rows.h"
 #include "types.h"
 
@@ -35,7 +37,6 @@ namespace tvm::runtime::contrib::dnnl_backend {
 namespace {
 
 using BatchNorm = dnnl::batch_normalization_forward;
-using LayerNorm = dnnl::layer_normalization_forward;
 using Flags = dnnl::normalization_flags;
 
 /*! \brief The part behind the normalization: x * gamma + beta, either of which may be left out. */
@@ -80,51 +81,27 @@ Types InferNorm(const NodeReader& node, const Types& inputs, int default_axis) {
   return {inputs[0]};
 }
 
-/*! \brief Give each row of a matrix a mean of 0 and a variance of 1; then one factor a column. */
-Tensor NormalizeRows(const NodeReader& node, PlanBuilder* plan, const Tensor& matrix,
-                     const Affine& affine) {
-  const LayerNorm::primitive_desc desc(plan->engine(), dnnl::prop_kind::forward_inference,
-                                       matrix.md, matrix.md, Epsilon(node), affine.flags(),
-                                       PlanBuilder::NewAttr());
-  const Tensor dst = plan->NewTensor(desc.dst_desc());
-  plan->Emit(node, desc, LayerNorm(desc),
-             affine.AddTo({{DNNL_ARG_SRC, matrix}, {DNNL_ARG_DST, dst}}));
-  return dst;
-}
-
-/*! \brief x * gamma + beta in one step, with x seen as (outer, channels, inner). */
-Tensor ApplyPerChannel(const NodeReader& node, PlanBuilder* plan, const Tensor& value,
-                       const Affine& affine) {
-  if (!affine.gamma.defined() && !affine.beta.defined()) return value;
-  Dims dims = value.dims();
-  Dims vector = {1, dims[1], 1};
-  if (dims[2] == 1) {
-    // The post-ops of oneDNN 3.2 read a vector of channels wrongly where each has one element.
-    dims.pop_back();
-    vector.pop_back();
-  }
-  const Tensor src = value.Reshaped(dims);
-  dnnl::primitive_attr attr = PlanBuilder::NewAttr();
-  PlanBuilder::Args args = {{DNNL_ARG_SRC_0, src}};
-  std::vector<std::string> names;
-  const Tensor first = (affine.gamma.defined() ? affine.gamma : affine.beta).Reshaped(vector);
-  args.emplace_back(DNNL_ARG_SRC_1, first);
-  if (affine.gamma.defined() && affine.beta.defined()) {
-    const Tensor beta = affine.beta.Reshaped(vector);
-    dnnl::post_ops post_ops;
-    post_ops.append_binary(dnnl::algorithm::binary_add, beta.md);
-    attr.set_post_ops(post_ops);
-    args.emplace_back(DNNL_ARG_ATTR_MULTIPLE_POST_OP(0) | DNNL_ARG_SRC_1, beta);
-    names.push_back("binary_add");
-  }
-  const auto algorithm =
-      affine.gamma.defined() ? dnnl::algorithm::binary_mul : dnnl::algorithm::binary_add;
-  const dnnl::binary::primitive_desc desc(plan->engine(), algorithm, src.md, first.md, src.md,
-                                          attr);
-  const Tensor dst = plan->NewTensor(desc.dst_desc());
-  args.emplace_back(DNNL_ARG_DST, dst);
-  plan->Emit(node, desc, dnnl::binary(desc), args, names);
-  return dst.Reshaped(value.dims());
+/*!
+ * \brief Give each row of a matrix a mean of 0 and a variance of 1; then a factor and a shift.
+ * \param shared, cycle See NormRows.
+ */
+Tensor Normalized(const NodeReader& node, PlanBuilder* plan, const Tensor& matrix,
+                  const Affine& affine, int64_t shared = 1, int64_t cycle = 1) {
+  const auto f32 = dnnl::memory::data_type::f32, bf16 = dnnl::memory::data_type::bf16;
+  const bool is_bfloat16 = matrix.dtype() == bf16;
+  const Tensor src = is_bfloat16 ? matrix : plan->InLayout(node, matrix, WithType(matrix.md, f32));
+  const Tensor dst = plan->NewTensor(src.md);
+  const NormRows norm{src.dims()[0], src.dims()[1], shared, cycle, Epsilon(node), is_bfloat16};
+  PlanBuilder::Args args = affine.AddTo({{DNNL_ARG_SRC, src}, {DNNL_ARG_DST, dst}});
+  const bool has_gamma = affine.gamma.defined(), has_beta = affine.beta.defined();
+  const auto run = [norm, has_gamma, has_beta](void* const* data) {
+    const auto* gamma = has_gamma ? static_cast<const float*>(data[2]) : nullptr;
+    const auto* beta = has_beta ? static_cast<const float*>(data[has_gamma ? 3 : 2]) : nullptr;
+    NormalizeRows(norm, data[0], gamma, beta, data[1]);
+  };
+  plan->EmitKernel(node, "layer_normalization", run, args);
+  plan->OfferInPlace(DNNL_ARG_SRC);
+  return plan->InLayout(node, dst, WithType(dst.md, matrix.dtype()));
 }
 
 /*!
@@ -164,7 +141,7 @@ void LowerLayerNorm(const NodeReader& node, PlanBuilder* plan) {
   const Tensor src = plan->Input(node, 0);
   const int axis = AxisOf(node, src.dims().size(), -1);
   const RowsAlong rows(node, plan, src, {axis});
-  plan->SetOutput(node, rows.Restore(NormalizeRows(node, plan, rows.matrix(), Affine(node, plan))));
+  plan->SetOutput(node, rows.Restore(Normalized(node, plan, rows.matrix(), Affine(node, plan))));
 }
 
 void LowerGroupNorm(const NodeReader& node, PlanBuilder* plan) {
@@ -173,12 +150,10 @@ void LowerGroupNorm(const NodeReader& node, PlanBuilder* plan) {
   const int axis = AxisOf(node, dims.size(), 1);
   // Relay normalizes over the channels of a group and all axes behind them.
   const int64_t outer = NumElements(Dims(dims.begin(), dims.begin() + axis));
-  const int64_t rows = outer * node.Get<int64_t>("num_groups");
+  const int64_t groups = node.Get<int64_t>("num_groups"), rows = outer * groups;
   const Tensor matrix = src.Reshaped({rows, NumElements(dims) / rows});
-  const Tensor normal = NormalizeRows(node, plan, matrix, Affine());
   const int64_t inner = NumElements(dims) / outer / dims[axis];
-  const Tensor dst =
-      ApplyPerChannel(node, plan, normal.Reshaped({outer, dims[axis], inner}), Affine(node, plan));
+  const Tensor dst = Normalized(node, plan, matrix, Affine(node, plan), inner, groups);
   plan->SetOutput(node, dst.Reshaped(dims));
 }
 
@@ -202,9 +177,7 @@ void LowerInstanceNorm(const NodeReader& node, PlanBuilder* plan) {
     const int64_t batch = axis == 0 ? 1 : dims[0];
     const int64_t inner = NumElements(dims) / batch / channels;
     const Tensor matrix = plan->Plain(node, src).Reshaped({batch * channels, inner});
-    const Tensor normal = NormalizeRows(node, plan, matrix, Affine());
-    dst = ApplyPerChannel(node, plan, normal.Reshaped({batch, channels, inner}), affine)
-              .Reshaped(dims);
+    dst = Normalized(node, plan, matrix, affine, inner, channels).Reshaped(dims);
   }
   plan->SetOutput(node, dst.Permuted(InversePermutation(axes)));
 }

@@ -22,12 +22,14 @@
  * \brief Maximum and average pooling over windows, over everything, and adaptive.
  */
 #include <algorithm>
+#include <numeric>
 #include <string>
 #include <vector>
 
 #include "../op_table.h"
 #include "../quantization.h"
 #include "image.h"
+#include "reduce.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
 
@@ -169,6 +171,21 @@ FusedOps ReadFused(const NodeReader& node, PlanBuilder* plan, dnnl::algorithm al
   return FusePostOps(node, plan, view);
 }
 
+/*!
+ * \brief Whether a pool is the mean of all positions of an image, and there are many: oneDNN adds
+ * them one after the other.
+ */
+bool IsLongMean(const NodeReader& node, dnnl::algorithm algorithm, const PoolWindow& window,
+                const Dims& dims) {
+  constexpr int64_t kMostInSequence = 64;
+  const auto is_zero = [](int64_t padding) { return padding == 0; };
+  return algorithm != dnnl::algorithm::pooling_max && !node.IsQuantized() &&
+         window.kernel == Dims(dims.begin() + 2, dims.end()) &&
+         NumElements(window.kernel) > kMostInSequence &&
+         std::all_of(window.pad_begin.begin(), window.pad_begin.end(), is_zero) &&
+         std::all_of(window.pad_end.begin(), window.pad_end.end(), is_zero);
+}
+
 /*! \brief The type of a pool's result, by what counts its windows, from dimensions as NC... */
 template <typename Count>
 Types InferCounted(const NodeReader& node, const Types& inputs, const Count& count) {
@@ -204,9 +221,16 @@ void LowerPool(const NodeReader& node, PlanBuilder* plan) {
   if (node.Get<bool>("count_include_pad", false)) {
     algorithm = dnnl::algorithm::pooling_avg_include_padding;
   }
-  const FusedOps fused =
-      ReadFused(node, plan, algorithm,
-                {-1, [&axes](const Tensor& operand) { return operand.Permuted(axes); }});
+  const ResultView view{-1, [&axes](const Tensor& operand) { return operand.Permuted(axes); }};
+  if (IsLongMean(node, algorithm, window, src.dims())) {
+    std::vector<int> spatial(window.kernel.size());
+    std::iota(spatial.begin(), spatial.end(), 2);
+    Tensor dst = Reduced(node, plan, ReduceKind::kMean, src, spatial);
+    dst = WithPostOps(node, plan, dst, view);
+    dst = plan->InLayout(node, dst, PlainDesc(dst_dims, node.OutType()));
+    return plan->SetOutput(node, dst.Permuted(InversePermutation(axes)));
+  }
+  const FusedOps fused = ReadFused(node, plan, algorithm, view);
   const dnnl::memory::desc dst_any(dst_dims, node.OutType(), dnnl::memory::format_tag::any);
   const auto describe = [&](const dnnl::memory::desc& src_md) {
     return Pool::primitive_desc(plan->engine(), dnnl::prop_kind::forward_inference, algorithm,

@@ -21,11 +21,11 @@
  * \file src/runtime/contrib/dnnl/core/ops/reduce.cc
  * \brief Reductions over any axes.
  */
+#include "reduce.h"
+
 #include <algorithm>
-#include <limits>
 #include <vector>
 
-#include "../exec/parallel.h"
 #include "../op_table.h"
 #include "../post_ops.h"
 #include "rows.h"
@@ -34,8 +34,6 @@
 namespace tvm::runtime::contrib::dnnl_backend {
 
 namespace {
-
-using Reduction = dnnl::reduction;
 
 /*! \brief Relay's attributes axis and exclude: no axis means all of them. */
 std::vector<int> ReducedAxes(const NodeReader& node, int rank) {
@@ -49,53 +47,75 @@ std::vector<int> ReducedAxes(const NodeReader& node, int rank) {
   return axes;
 }
 
-/*! \brief One value for each row of a matrix. */
-Tensor ReduceRows(const NodeReader& node, PlanBuilder* plan, dnnl::algorithm algorithm,
-                  const Tensor& matrix, const FusedOps& fused) {
-  const dnnl::memory::desc column = PlainDesc({matrix.dims()[0], 1}, matrix.dtype());
-  const Reduction::primitive_desc desc(plan->engine(), algorithm, matrix.md, column, 0.f, 0.f,
-                                       fused.attr);
-  const Tensor dst = plan->NewTensor(desc.dst_desc());
-  plan->Emit(node, desc, Reduction(desc),
-             fused.AddTo({{DNNL_ARG_SRC, matrix}, {DNNL_ARG_DST, dst}}, node, plan, desc),
-             fused.names);
-  return dst;
+ReduceKind KindOf(const NodeReader& node) {
+  switch (FindOp(node.OpName())->algorithm) {
+    case dnnl::algorithm::reduction_max:
+      return ReduceKind::kMax;
+    case dnnl::algorithm::reduction_min:
+      return ReduceKind::kMin;
+    case dnnl::algorithm::reduction_mul:
+      return ReduceKind::kProd;
+    case dnnl::algorithm::reduction_mean:
+      return ReduceKind::kMean;
+    default:
+      return ReduceKind::kSum;
+  }
 }
 
 /*!
- * \brief Have the latest step, a maximum or minimum of rows, return the infinity of a row that has
- * nothing else.
- *
- * oneDNN begins with the lowest or highest float, and ends with it then. A mask may have that
- * number, too, so the row tells.
- *
- * \param matrix The rows, in float32; the first argument of the step.
- * \param sign 1 for a maximum, -1 for a minimum.
+ * \brief The dimensions of a tensor in memory: a block of channels is one, too.
+ * \return Empty where the memory has others, such as padding, or none is contiguous.
  */
-void RestoreInfinities(PlanBuilder* plan, const Tensor& matrix, float sign) {
-  constexpr float kInfinity = std::numeric_limits<float>::infinity();
-  // Of rows: the time that it takes to wake up a thread.
-  constexpr int64_t kGrain = 4096;
-  const int64_t rows = matrix.dims()[0], columns = matrix.dims()[1];
-  const float begin = -sign * std::numeric_limits<float>::max(), wanted = -sign * kInfinity;
-  plan->AppendKernel([=](void* const* data) {
-    const float* src = static_cast<const float*>(data[0]);
-    float* dst = static_cast<float*>(data[1]);
-    ParallelFor(rows, kGrain, [&](int64_t first, int64_t last) {
-      for (int64_t row = first; row < last; ++row) {
-        if (dst[row] != begin) continue;
-        const float *it = src + row * columns, *end = it + columns;
-        // Of NaN alone it stays as it is.
-        if (std::none_of(it, end, [=](float x) { return sign * x > -kInfinity; }) &&
-            std::count(it, end, wanted) > 0) {
-          dst[row] = wanted;
-        }
-      }
-    });
-  });
+std::vector<ReduceDim> DimsInMemory(const dnnl::memory::desc& md, const std::vector<int>& axes) {
+  if (md.get_format_kind() != dnnl::memory::format_kind::blocked) return {};
+  const Dims dims = md.get_dims(), strides = md.get_strides(), blocks = md.get_inner_blks();
+  if (md.get_padded_dims() != dims || blocks.size() > 1) return {};
+  std::vector<ReduceDim> result;
+  int64_t dst_stride = 1;
+  for (int axis = static_cast<int>(dims.size()); axis-- > 0;) {
+    const bool is_reduced = std::count(axes.begin(), axes.end(), axis) > 0;
+    const bool is_blocked = !blocks.empty() && md.get_inner_idxs()[0] == axis;
+    const int64_t block = is_blocked ? blocks[0] : 1;
+    const int64_t stride = is_reduced ? -1 : dst_stride;
+    if (is_blocked) result.push_back({block, 1, stride});
+    result.push_back({dims[axis] / block, strides[axis], is_reduced ? -1 : dst_stride * block});
+    if (!is_reduced) dst_stride *= dims[axis];
+  }
+  const bool is_contiguous = std::any_of(result.begin(), result.end(),
+                                         [](const ReduceDim& dim) { return dim.src_stride == 1; });
+  return is_contiguous ? result : std::vector<ReduceDim>{};
 }
 
 }  // namespace
+
+Tensor Reduced(const NodeReader& node, PlanBuilder* plan, ReduceKind kind, const Tensor& value,
+               const std::vector<int>& axes) {
+  const auto f32 = dnnl::memory::data_type::f32, bf16 = dnnl::memory::data_type::bf16;
+  Tensor src = value;
+  if (src.dtype() != f32 && src.dtype() != bf16) src = PlainFloats(node, plan, src);
+  std::vector<ReduceDim> dims = DimsInMemory(src.md, axes);
+  if (dims.empty()) {
+    src = plan->Plain(node, src);
+    dims = DimsInMemory(src.md, axes);
+  }
+  const ReduceKernel kernel(kind, src.dtype() == bf16, dims);
+  Dims kept;
+  for (int axis = 0; axis < static_cast<int>(src.dims().size()); ++axis) {
+    kept.push_back(std::count(axes.begin(), axes.end(), axis) > 0 ? 1 : src.dims()[axis]);
+  }
+  const Tensor dst = plan->NewTensor(PlainDesc(kept, f32));
+  PlanBuilder::Args args = {{DNNL_ARG_SRC, src}, {DNNL_ARG_DST, dst}};
+  const int64_t bytes = kernel.scratch_bytes();
+  if (bytes > 0) {
+    const auto byte = dnnl::memory::data_type::u8;
+    args.emplace_back(DNNL_ARG_SCRATCHPAD, plan->NewTensor(PlainDesc({bytes}, byte)));
+  }
+  const auto run = [kernel, bytes](void* const* data) {
+    kernel.Run(data[0], static_cast<float*>(data[1]), bytes > 0 ? data[2] : nullptr);
+  };
+  plan->EmitKernel(node, "reduction", run, args);
+  return dst;
+}
 
 Types InferReduce(const NodeReader& node, const Types& inputs) {
   CheckReal(node, inputs);
@@ -117,31 +137,40 @@ Types InferL2Normalize(const NodeReader& node, const Types& inputs) {
   return inputs;
 }
 
+Tensor WithPostOps(const NodeReader& node, PlanBuilder* plan, const Tensor& value,
+                   const ResultView& view) {
+  if (node.NumPostOps() == 0) return value;
+  const FusedOps fused = FusePostOps(node, plan, view);
+  const Tensor one = plan->NewNumber(1, value.dims().size());
+  const dnnl::binary::primitive_desc desc(plan->engine(), dnnl::algorithm::binary_mul, value.md,
+                                          one.md, WithType(value.md, node.OutType()), fused.attr);
+  const Tensor dst = plan->NewTensor(desc.dst_desc());
+  plan->Emit(node, desc, dnnl::binary(desc),
+             fused.AddTo({{DNNL_ARG_SRC_0, value}, {DNNL_ARG_SRC_1, one}, {DNNL_ARG_DST, dst}},
+                         node, plan, desc),
+             fused.names);
+  plan->OfferInPlace(DNNL_ARG_SRC_0);
+  return dst;
+}
+
 void LowerReduce(const NodeReader& node, PlanBuilder* plan) {
   const Dims out_dims = node.RootDims();
   const Tensor src = plan->Input(node, 0);
-  const RowsAlong rows(node, plan, src, ReducedAxes(node, static_cast<int>(src.dims().size())));
-  if (rows.matrix().dims()[1] == 1) {
-    // The sum, the mean and the rest of one value is the value; oneDNN refuses to compute it.
+  const std::vector<int> axes = ReducedAxes(node, static_cast<int>(src.dims().size()));
+  const int64_t size = NumElements(out_dims);
+  if (size == NumElements(src.dims())) {
+    // The sum, the mean and the rest of one value is the value.
     if (node.NumPostOps() > 0) throw dnnl::error(dnnl_unimplemented, "nothing is reduced");
     return plan->SetOutput(node, plan->Reshaped(node, src, out_dims));
   }
+  Tensor dst = Reduced(node, plan, KindOf(node), src, axes).Reshaped({size, 1});
   // A second operand is one value for each row, or one for all.
-  const FusedOps fused = FusePostOps(node, plan, {-1, [&](const Tensor& operand) {
-                                                    const int64_t size =
-                                                        NumElements(operand.dims());
-                                                    return plan->Reshaped(node, operand, {size, 1});
-                                                  }});
-  const dnnl::algorithm algorithm = FindOp(node.OpName())->algorithm;
-  const bool is_max = algorithm == dnnl::algorithm::reduction_max;
-  const bool selects = (is_max || algorithm == dnnl::algorithm::reduction_min) &&
-                       rows.matrix().dtype() == dnnl::memory::data_type::f32;
-  if (selects && !fused.names.empty()) {
-    throw dnnl::error(dnnl_unimplemented, "infinities are restored before post-ops");
-  }
-  const Tensor dst = ReduceRows(node, plan, algorithm, rows.matrix(), fused);
-  if (selects) RestoreInfinities(plan, rows.matrix(), is_max ? 1.f : -1.f);
-  plan->SetOutput(node, plan->Reshaped(node, dst, out_dims));
+  dst = WithPostOps(node, plan, dst, {-1, [&](const Tensor& operand) {
+                                        const int64_t count = NumElements(operand.dims());
+                                        return plan->Reshaped(node, operand, {count, 1});
+                                      }});
+  plan->SetOutput(
+      node, plan->InLayout(node, dst.Reshaped(out_dims), PlainDesc(out_dims, node.OutType())));
 }
 
 void LowerL2Normalize(const NodeReader& node, PlanBuilder* plan) {
@@ -149,16 +178,18 @@ void LowerL2Normalize(const NodeReader& node, PlanBuilder* plan) {
   const RowsAlong rows(node, plan, src, ReducedAxes(node, static_cast<int>(src.dims().size())));
   const Tensor& matrix = rows.matrix();
   // sqrt(max(sum, eps)). oneDNN's own norms are reference code.
+  const Tensor sums = Reduced(node, plan, ReduceKind::kSumOfSquares, matrix, {1});
+  const Tensor eps = plan->NewNumber(static_cast<float>(node.Get<double>("eps")), 2);
   dnnl::post_ops chain;
-  chain.append_eltwise(dnnl::algorithm::eltwise_clip, static_cast<float>(node.Get<double>("eps")),
-                       std::numeric_limits<float>::infinity());
   chain.append_eltwise(dnnl::algorithm::eltwise_sqrt, 0.f, 0.f);
-  FusedOps root;
-  root.attr = PlanBuilder::NewAttr();
-  root.attr.set_post_ops(chain);
-  root.names = {"eltwise_clip", "eltwise_sqrt"};
-  const Tensor norm =
-      ReduceRows(node, plan, dnnl::algorithm::reduction_sum, Squares(node, plan, matrix), root);
+  dnnl::primitive_attr attr = PlanBuilder::NewAttr();
+  attr.set_post_ops(chain);
+  const dnnl::binary::primitive_desc root(plan->engine(), dnnl::algorithm::binary_max, sums.md,
+                                          eps.md, sums.md, attr);
+  const Tensor norm = plan->NewTensor(root.dst_desc());
+  plan->Emit(node, root, dnnl::binary(root),
+             {{DNNL_ARG_SRC_0, sums}, {DNNL_ARG_SRC_1, eps}, {DNNL_ARG_DST, norm}},
+             {"eltwise_sqrt"});
 
   const dnnl::binary::primitive_desc desc(plan->engine(), dnnl::algorithm::binary_div, matrix.md,
                                           norm.md, matrix.md, PlanBuilder::NewAttr());

@@ -28,6 +28,8 @@
 
 #include "../exec/parallel.h"
 #include "../op_table.h"
+#include "norm_kernel.h"
+#include "reduce.h"
 #include "rows.h"
 #include "types.h"
 // The last one.
@@ -40,19 +42,7 @@ namespace {
 /*! \brief Normalize a row; without factors if gamma is null. The result may be the row itself. */
 DNNL_FOR_CPUS void NormalizeRow(const float* row, const float* gamma, int64_t count, float epsilon,
                                 float* result) {
-  // So many floats are a few vectors of any CPU.
-  constexpr int kPartial = 64;
-  float sums[kPartial] = {};
-  int64_t k = 0;
-  for (; k + kPartial <= count; k += kPartial) {
-    for (int i = 0; i < kPartial; ++i) sums[i] += row[k + i] * row[k + i];
-  }
-  for (int half = kPartial / 2; half > 0; half /= 2) {
-    for (int i = 0; i < half; ++i) sums[i] += sums[i + half];
-  }
-  float sum = sums[0];
-  for (; k < count; ++k) sum += row[k] * row[k];
-  const float root = 1.f / std::sqrt(sum / static_cast<float>(count) + epsilon);
+  const float root = 1.f / std::sqrt(MeanOfSquares(row, count) + epsilon);
   if (gamma == nullptr) {
     for (int64_t i = 0; i < count; ++i) result[i] = row[i] * root;
   } else {
@@ -90,21 +80,19 @@ void LowerInOnePass(const NodeReader& node, PlanBuilder* plan, const Tensor& mat
 
 /*! \brief 1 / sqrt(mean(x * x) + epsilon), one number for each row, in float32. */
 Tensor InverseRoots(const NodeReader& node, PlanBuilder* plan, const Tensor& matrix) {
-  const auto f32 = dnnl::memory::data_type::f32;
-  const Tensor squares = Squares(node, plan, matrix);
+  const Tensor means = Reduced(node, plan, ReduceKind::kMeanOfSquares, matrix, {1});
+  const Tensor epsilon = plan->NewNumber(node.Get<double>("epsilon"), 2);
   dnnl::post_ops chain;
-  chain.append_eltwise(dnnl::algorithm::eltwise_linear, 1.f,
-                       static_cast<float>(node.Get<double>("epsilon")));
   chain.append_eltwise(dnnl::algorithm::eltwise_sqrt, 0.f, 0.f);
   chain.append_eltwise(dnnl::algorithm::eltwise_pow, 1.f, -1.f);
   dnnl::primitive_attr attr = PlanBuilder::NewAttr();
   attr.set_post_ops(chain);
-  const dnnl::reduction::primitive_desc mean(plan->engine(), dnnl::algorithm::reduction_mean,
-                                             squares.md, PlainDesc({matrix.dims()[0], 1}, f32), 0.f,
-                                             0.f, attr);
-  const Tensor roots = plan->NewTensor(mean.dst_desc());
-  plan->Emit(node, mean, dnnl::reduction(mean), {{DNNL_ARG_SRC, squares}, {DNNL_ARG_DST, roots}},
-             {"eltwise_linear", "eltwise_sqrt", "eltwise_pow"});
+  const dnnl::binary::primitive_desc root(plan->engine(), dnnl::algorithm::binary_add, means.md,
+                                          epsilon.md, means.md, attr);
+  const Tensor roots = plan->NewTensor(root.dst_desc());
+  plan->Emit(node, root, dnnl::binary(root),
+             {{DNNL_ARG_SRC_0, means}, {DNNL_ARG_SRC_1, epsilon}, {DNNL_ARG_DST, roots}},
+             {"eltwise_sqrt", "eltwise_pow"});
   return roots;
 }
 

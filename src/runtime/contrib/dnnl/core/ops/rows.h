@@ -45,22 +45,6 @@ inline Tensor FlattenRows(const NodeReader& node, PlanBuilder* plan, const Tenso
   return plan->Reshaped(node, value, AsRows(value.dims()));
 }
 
-/*!
- * \brief The squares of a matrix in float32, also those of bfloat16 and float16, whose range they
- * may exceed.
- *
- * oneDNN multiplies in reduced precision with a result in float32 by reference code only.
- */
-inline Tensor Squares(const NodeReader& node, PlanBuilder* plan, const Tensor& matrix) {
-  const Tensor src = PlainFloats(node, plan, matrix);
-  const dnnl::eltwise_forward::primitive_desc desc(
-      plan->engine(), dnnl::prop_kind::forward_inference, dnnl::algorithm::eltwise_square, src.md,
-      src.md, 0.f, 0.f, PlanBuilder::NewAttr());
-  const Tensor dst = plan->NewTensor(desc.dst_desc());
-  plan->Emit(node, desc, dnnl::eltwise_forward(desc), {{DNNL_ARG_SRC, src}, {DNNL_ARG_DST, dst}});
-  return dst;
-}
-
 /*! \brief A row-major matrix whose rows are along some axes of a tensor, and the way back. */
 class RowsAlong {
  public:

@@ -139,10 +139,9 @@ void LowerWhere(const NodeReader& node, PlanBuilder* plan) {
   plan->SetOutput(node, dst);
 }
 
-void LowerBroadcastTo(const NodeReader& node, PlanBuilder* plan) {
-  const Dims dims = node.OutDims();
-  const Tensor src = WithStrides(node, plan, plan->Input(node, 0));
-  const Tensor dst = plan->NewTensor(PlainDesc(dims, node.OutType()));
+Tensor Broadcast(const NodeReader& node, PlanBuilder* plan, const Tensor& value, const Dims& dims) {
+  const Tensor src = WithStrides(node, plan, value);
+  const Tensor dst = plan->NewTensor(PlainDesc(dims, value.dtype()));
   const Loops<1> loops(dims, {BroadcastStrides(src, dims)});
   const size_t bytes = dnnl::memory::data_type_size(dst.dtype());
   plan->EmitKernel(node, "broadcast",
@@ -150,7 +149,11 @@ void LowerBroadcastTo(const NodeReader& node, PlanBuilder* plan) {
                    : bytes == 2 ? BroadcastKernel<uint16_t>(loops)
                                 : BroadcastKernel<uint32_t>(loops),
                    {{DNNL_ARG_SRC, src}, {DNNL_ARG_DST, dst}});
-  plan->SetOutput(node, dst);
+  return dst;
+}
+
+void LowerBroadcastTo(const NodeReader& node, PlanBuilder* plan) {
+  plan->SetOutput(node, Broadcast(node, plan, plan->Input(node, 0), node.OutDims()));
 }
 
 }  // namespace tvm::runtime::contrib::dnnl_backend

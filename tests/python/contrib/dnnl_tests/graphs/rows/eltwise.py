@@ -190,6 +190,8 @@ ROWS = (
     _jumping("floor"),
     _jumping("sign"),
     _jumping("trunc"),
+    _plain("cos")._replace(weight=1),
+    _plain("sin")._replace(weight=1),
     _plain("nn.relu", dtypes=ANY)._replace(weight=4),
     plain("nn.leaky_relu", _draw_leaky_relu),
     Row("nn.prelu", _draw_prelu, _prelu),
@@ -204,7 +206,7 @@ ROWS = (
     _plain("tanh"),
     Row("cast", _draw_cast, _cast),
     # These stay on TVM, and so make seams.
-    _plain("sin")._replace(weight=1),
+    _plain("atan")._replace(weight=1),
     _of_bounded("erf")._replace(weight=1),
     _with("dnnl.elu", 0.1, 2.0, _elu),
     _spelled("dnnl.gelu_erf", _gelu_erf, _gelu_erf_of_product),

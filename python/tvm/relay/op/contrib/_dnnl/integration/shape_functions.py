@@ -17,8 +17,8 @@
 """Shape functions: how TVM's VM finds the shape of a result before it calls a partition.
 
 TVM makes one function of those of all ops in the partition. Some ops have none, and neither have
-some that stay on TVM, such as sin: one of them, and the module cannot be compiled. Those of windows
-in TVM leave out ceil_mode, padding that differs at the two ends, and some layouts; the ones here
+some that stay on TVM, such as atan: one of them, and the module cannot be compiled. TVM's for
+windows leave out ceil_mode, padding that differs at the two ends, and some layouts; the ones here
 take their place.
 """
 
