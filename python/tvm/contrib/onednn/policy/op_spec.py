@@ -90,6 +90,9 @@ class OpSpec:
     typed_operands : int | None
         For an op that computes in float32 whatever it reads: how many operands have the data type
         of the result. The others, such as masks, remain in float32 in reduced precision.
+    normalizes : bool
+        Whether the op scales rows of its data to one mean square, so that the sum of a residual
+        connection, which is what it reads in a transformer, is worth more bits than its result.
     is_not_negative : Callable | None
         Whether no element of a call's result is below zero, whatever the data; None for no.
     scaled_weight : Callable | None
@@ -128,6 +131,7 @@ class OpSpec:
     padding: str | None = None
     grows: bool = False
     typed_operands: int | None = None
+    normalizes: bool = False
     is_not_negative: Callable[[OpView], bool] | None = None
     scaled_weight: Callable[[OpView, np.ndarray, np.ndarray], np.ndarray] | None = None
     relax: str | None = None

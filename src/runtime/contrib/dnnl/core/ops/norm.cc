@@ -91,15 +91,25 @@ Tensor Normalized(const NodeReader& node, PlanBuilder* plan, const Tensor& matri
   const bool is_bfloat16 = matrix.dtype() == bf16;
   const Tensor src = is_bfloat16 ? matrix : plan->InLayout(node, matrix, WithType(matrix.md, f32));
   const Tensor dst = plan->NewTensor(src.md);
-  const NormRows norm{src.dims()[0], src.dims()[1], shared, cycle, Epsilon(node), is_bfloat16};
+  const NormRows norm{src.dims()[0], src.dims()[1], shared,     cycle,
+                      Epsilon(node), is_bfloat16,   is_bfloat16};
   PlanBuilder::Args args = affine.AddTo({{DNNL_ARG_SRC, src}, {DNNL_ARG_DST, dst}});
   const bool has_gamma = affine.gamma.defined(), has_beta = affine.beta.defined();
-  const auto run = [norm, has_gamma, has_beta](void* const* data) {
-    const auto* gamma = has_gamma ? static_cast<const float*>(data[2]) : nullptr;
-    const auto* beta = has_beta ? static_cast<const float*>(data[has_gamma ? 3 : 2]) : nullptr;
-    NormalizeRows(norm, data[0], gamma, beta, data[1]);
+  const auto kernel = [has_gamma, has_beta](const NormRows& norm) -> HostKernel {
+    return [=](void* const* data) {
+      const auto* gamma = has_gamma ? static_cast<const float*>(data[2]) : nullptr;
+      const auto* beta = has_beta ? static_cast<const float*>(data[has_gamma ? 3 : 2]) : nullptr;
+      NormalizeRows(norm, data[0], gamma, beta, data[1]);
+    };
   };
-  plan->EmitKernel(node, "layer_normalization", run, args);
+  plan->EmitKernel(node, "layer_normalization", kernel(norm), args);
+  plan->OfferKernel(
+      [kernel, norm, rounded = WithType(src.md, bf16)](const dnnl::memory::desc& md) -> HostKernel {
+        if (md != rounded) return nullptr;
+        NormRows to_bfloat16 = norm;
+        to_bfloat16.writes_bfloat16 = true;
+        return kernel(to_bfloat16);
+      });
   plan->OfferInPlace(DNNL_ARG_SRC);
   return plan->InLayout(node, dst, WithType(dst.md, matrix.dtype()));
 }

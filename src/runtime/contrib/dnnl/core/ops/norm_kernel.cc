@@ -105,27 +105,27 @@ DNNL_INLINE Statistics StatisticsOf(const T* row, int64_t count, float epsilon) 
 }
 
 /*! \brief Columns that share a factor and a shift. */
-template <typename T>
+template <typename T, typename Result>
 DNNL_INLINE void ScaleRun(const T* src, int64_t count, const Statistics& row, float factor,
-                          float shift, T* dst) {
+                          float shift, Result* dst) {
   for (int64_t i = 0; i < count; ++i) {
     StoreOne((LoadOne(src + i) - row.mean - row.rest) * factor + shift, dst + i);
   }
 }
 
 /*! \brief Columns with a factor and a shift each. */
-template <typename T>
+template <typename T, typename Result>
 DNNL_INLINE void ScaleEach(const T* src, int64_t count, const Statistics& row, const float* gamma,
-                           const float* beta, T* dst) {
+                           const float* beta, Result* dst) {
   for (int64_t i = 0; i < count; ++i) {
     const float x = (LoadOne(src + i) - row.mean - row.rest) * row.factor;
     StoreOne(x * gamma[i] + beta[i], dst + i);
   }
 }
 
-template <typename T>
+template <typename T, typename Result>
 DNNL_INLINE void NormalizeRow(const NormRows& norm, const T* src, const float* gamma,
-                              const float* beta, T* dst) {
+                              const float* beta, Result* dst) {
   const Statistics row = StatisticsOf(src, norm.columns, norm.epsilon);
   if (gamma == nullptr && beta == nullptr) {
     ScaleRun(src, norm.columns, row, row.factor, 0.f, dst);
@@ -149,14 +149,19 @@ DNNL_FOR_CPUS void NormalizeBFloats(const NormRows& norm, const uint16_t* src, c
   NormalizeRow(norm, src, gamma, beta, dst);
 }
 
-template <typename T, typename Normalize>
+DNNL_FOR_CPUS void NormalizeToBFloats(const NormRows& norm, const float* src, const float* gamma,
+                                      const float* beta, uint16_t* dst) {
+  NormalizeRow(norm, src, gamma, beta, dst);
+}
+
+template <typename T, typename Result, typename Normalize>
 void NormalizeMatrix(const NormRows& norm, const void* src, const float* gamma, const float* beta,
                      void* dst, const Normalize& normalize) {
   // A thread is worth some 10 us.
   const int64_t grain = std::max<int64_t>(1, 32768 / norm.columns);
   const int64_t factors = norm.columns / norm.shared;
   const auto* from = static_cast<const T*>(src);
-  auto* to = static_cast<T*>(dst);
+  auto* to = static_cast<Result*>(dst);
   ParallelFor(norm.rows, grain, [&](int64_t first, int64_t last) {
     for (int64_t row = first; row < last; ++row) {
       const int64_t at = row % norm.cycle * factors;
@@ -170,10 +175,12 @@ void NormalizeMatrix(const NormRows& norm, const void* src, const float* gamma, 
 
 void NormalizeRows(const NormRows& norm, const void* src, const float* gamma, const float* beta,
                    void* dst) {
-  if (norm.is_bfloat16) {
-    NormalizeMatrix<uint16_t>(norm, src, gamma, beta, dst, NormalizeBFloats);
+  if (norm.reads_bfloat16) {
+    NormalizeMatrix<uint16_t, uint16_t>(norm, src, gamma, beta, dst, NormalizeBFloats);
+  } else if (norm.writes_bfloat16) {
+    NormalizeMatrix<float, uint16_t>(norm, src, gamma, beta, dst, NormalizeToBFloats);
   } else {
-    NormalizeMatrix<float>(norm, src, gamma, beta, dst, NormalizeFloats);
+    NormalizeMatrix<float, float>(norm, src, gamma, beta, dst, NormalizeFloats);
   }
 }
 

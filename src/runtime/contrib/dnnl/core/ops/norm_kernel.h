@@ -37,7 +37,8 @@ struct NormRows {
    */
   int64_t shared{1}, cycle{1};
   float epsilon;
-  bool is_bfloat16;
+  /*! \brief The types of data and result, if not float32. What reads bfloat16 writes it. */
+  bool reads_bfloat16, writes_bfloat16;
 };
 
 /*!
@@ -46,7 +47,7 @@ struct NormRows {
  * The mean is subtracted as the sum of two floats, and the variance is that of the differences, so
  * a result is as exact for rows far from zero, relative to their deviation, as for others.
  *
- * \param src, dst Matrices of the same type; they may be the same.
+ * \param src, dst Matrices, which may be the same if they have one type.
  * \param gamma, beta nullptr for ones and zeros.
  */
 void NormalizeRows(const NormRows& norm, const void* src, const float* gamma, const float* beta,

@@ -28,26 +28,44 @@
 
 #include "../exec/parallel.h"
 #include "../op_table.h"
+#include "../quantization.h"
 #include "norm_kernel.h"
 #include "reduce.h"
 #include "rows.h"
 #include "types.h"
-// The last one.
+// The last ones.
 #include "cpu_clones.h"
+#include "vectors.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
 
 namespace {
 
-/*! \brief Normalize a row; without factors if gamma is null. The result may be the row itself. */
-DNNL_FOR_CPUS void NormalizeRow(const float* row, const float* gamma, int64_t count, float epsilon,
-                                float* result) {
+DNNL_INLINE void Write(float value, float* result) { *result = value; }
+DNNL_INLINE void Write(float value, uint16_t* result) { *result = ToBFloat16(value); }
+
+/*!
+ * \brief Normalize a row; without factors if gamma is null.
+ * \param result float, which may be the row itself, or uint16_t for bfloat16.
+ */
+template <typename T>
+DNNL_INLINE void Normalize(const float* row, const float* gamma, int64_t count, float epsilon,
+                           T* result) {
   const float root = 1.f / std::sqrt(MeanOfSquares(row, count) + epsilon);
   if (gamma == nullptr) {
-    for (int64_t i = 0; i < count; ++i) result[i] = row[i] * root;
+    for (int64_t i = 0; i < count; ++i) Write(row[i] * root, result + i);
   } else {
-    for (int64_t i = 0; i < count; ++i) result[i] = row[i] * root * gamma[i];
+    for (int64_t i = 0; i < count; ++i) Write(row[i] * root * gamma[i], result + i);
   }
+}
+
+DNNL_FOR_CPUS void NormalizeRow(const float* row, const float* gamma, int64_t count, float epsilon,
+                                float* result) {
+  Normalize(row, gamma, count, epsilon, result);
+}
+DNNL_FOR_CPUS void NormalizeRowTo(const float* row, const float* gamma, int64_t count,
+                                  float epsilon, uint16_t* result) {
+  Normalize(row, gamma, count, epsilon, result);
 }
 
 /*!
@@ -63,18 +81,24 @@ void LowerInOnePass(const NodeReader& node, PlanBuilder* plan, const Tensor& mat
   const auto epsilon = static_cast<float>(node.Get<double>("epsilon"));
   // A thread is worth some 10 us.
   const int64_t grain = std::max<int64_t>(1, 65536 / columns);
-  const auto run = [=](void* const* addresses) {
-    const auto* from = static_cast<const float*>(addresses[0]);
-    auto* to = static_cast<float*>(addresses[1]);
-    const auto* gamma = has_gamma ? static_cast<const float*>(addresses[2]) : nullptr;
-    ParallelFor(rows, grain, [&](int64_t first, int64_t end) {
-      for (int64_t row = first; row < end; ++row) {
-        NormalizeRow(from + row * columns, gamma, columns, epsilon, to + row * columns);
-      }
-    });
+  const auto run_as = [=](auto normalize, auto* type) {
+    return [=](void* const* addresses) {
+      const auto* from = static_cast<const float*>(addresses[0]);
+      auto* to = static_cast<decltype(type)>(addresses[1]);
+      const auto* gamma = has_gamma ? static_cast<const float*>(addresses[2]) : nullptr;
+      ParallelFor(rows, grain, [&](int64_t first, int64_t end) {
+        for (int64_t row = first; row < end; ++row) {
+          normalize(from + row * columns, gamma, columns, epsilon, to + row * columns);
+        }
+      });
+    };
   };
-  plan->EmitKernel(node, "rms_norm", run, args);
+  plan->EmitKernel(node, "rms_norm", run_as(&NormalizeRow, static_cast<float*>(nullptr)), args);
   plan->OfferInPlace(DNNL_ARG_SRC);
+  plan->OfferKernel([run_as, md = dst.md](const dnnl::memory::desc& other) -> HostKernel {
+    if (other != WithType(md, dnnl::memory::data_type::bf16)) return nullptr;
+    return run_as(&NormalizeRowTo, static_cast<uint16_t*>(nullptr));
+  });
   plan->SetOutput(node, plan->Reshaped(node, dst, node.OutDims()));
 }
 

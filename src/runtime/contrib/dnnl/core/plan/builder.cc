@@ -55,7 +55,7 @@ std::string TypesOf(const PlanBuilder::Args& args) {
   std::string types;
   for (int arg : {DNNL_ARG_SRC, DNNL_ARG_SRC_1, DNNL_ARG_WEIGHTS, DNNL_ARG_DST}) {
     const Tensor tensor = FindArg(args, arg);
-    if (tensor.defined()) types += dnnl_dt2str(dnnl::memory::convert_to_c(tensor.dtype()));
+    if (tensor.defined()) types += TypeText(tensor);
   }
   return types;
 }

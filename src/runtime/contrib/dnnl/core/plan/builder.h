@@ -201,11 +201,19 @@ class PlanBuilder {
   }
 
   /*!
-   * \brief Offer that the latest primitive writes its result in another layout.
+   * \brief Offer that the latest primitive writes its result in another layout or, of float32, in
+   * a shorter type.
    * \param describe Makes its descriptor for that of the result; empty where oneDNN has none.
    */
   void OfferLayout(std::function<dnnl::primitive_desc_base(const dnnl::memory::desc&)> describe) {
-    any_layout_[plan_->steps.size() - 1] = std::move(describe);
+    any_layout_[plan_->steps.size() - 1] = {std::move(describe), nullptr};
+  }
+  /*!
+   * \brief Offer the same of the latest kernel of ours.
+   * \param kernel Makes the kernel for the descriptor of the result; empty where there is none.
+   */
+  void OfferKernel(std::function<HostKernel(const dnnl::memory::desc&)> kernel) {
+    any_layout_[plan_->steps.size() - 1] = {nullptr, std::move(kernel)};
   }
 
   /*!
@@ -276,6 +284,13 @@ class PlanBuilder {
   Tensor Packed(const Tensor& value, const dnnl::memory::desc& want, bool is_weight);
   /*! \brief Forget what was offered of the steps behind the mark. */
   void ForgetOffers(const Mark& mark);
+  /*! \brief Another descriptor of a result, for which a primitive or a kernel can be made. */
+  struct LayoutOffer {
+    std::function<dnnl::primitive_desc_base(const dnnl::memory::desc&)> describe;
+    std::function<HostKernel(const dnnl::memory::desc&)> kernel;
+  };
+  /*! \brief Have a step write a result of this descriptor; false if there is no good code. */
+  bool WriteInstead(const LayoutOffer& offer, const dnnl::memory::desc& md, Step* step) const;
   /*! \brief Have a primitive that writes any layout write what a reorder makes of its result. */
   void JoinReorders();
   /*! \brief The step that alone reads the result of a step, if it is a mere reorder; else 0. */
@@ -328,7 +343,7 @@ class PlanBuilder {
   std::vector<std::pair<Entry, int>> outputs_;
   std::vector<InPlaceOffer> offers_;
   /*! \brief By step. */
-  std::map<size_t, std::function<dnnl::primitive_desc_base(const dnnl::memory::desc&)>> any_layout_;
+  std::map<size_t, LayoutOffer> any_layout_;
   int scratchpad_buffer_{-1};
   bool keeps_blocks_{false};
 };

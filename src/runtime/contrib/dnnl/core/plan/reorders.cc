@@ -19,7 +19,7 @@
 
 /*!
  * \file src/runtime/contrib/dnnl/core/plan/reorders.cc
- * \brief Primitives that write what a reorder behind them would make of their result.
+ * \brief Primitives that write what a reorder after them would make of their result.
  */
 #include <algorithm>
 #include <utility>
@@ -70,6 +70,17 @@ dnnl::memory::desc LayoutAsIn(const dnnl::memory::desc& result, const dnnl::memo
   return {layout.get_dims(), layout.get_data_type(), OuterStrides(layout), /*allow_empty=*/true};
 }
 
+/*!
+ * \brief Whether a step moves elements, or rounds float32 to a shorter type, and does nothing else.
+ *
+ * Rounding is left to a primitive because its result is the same. Not so a conversion to float32 of
+ * what has been rounded.
+ */
+bool IsReorder(const StepInfo& step) {
+  return step.op == "reorder" ||
+         (step.op == "cast" && (step.types == "f32bf16" || step.types == "f32f16"));
+}
+
 }  // namespace
 
 size_t PlanBuilder::ReorderBehind(size_t step) const {
@@ -86,7 +97,7 @@ size_t PlanBuilder::ReorderBehind(size_t step) const {
     if (i == step) continue;
     for (const auto& [arg, tensor] : plan_->steps[i].args) {
       if (plan_->tensors[tensor].buffer != buffer) continue;
-      const bool is_mere = plan_->steps[i].info.op == "reorder" && arg == DNNL_ARG_FROM;
+      const bool is_mere = IsReorder(plan_->steps[i].info) && arg == DNNL_ARG_FROM;
       if (!is_mere || reader != 0) return 0;
       reader = i;
     }
@@ -94,10 +105,31 @@ size_t PlanBuilder::ReorderBehind(size_t step) const {
   return reader;
 }
 
+bool PlanBuilder::WriteInstead(const LayoutOffer& offer, const dnnl::memory::desc& md,
+                               Step* step) const {
+  if (offer.kernel) {
+    HostKernel kernel = offer.kernel(md);
+    if (!kernel) return false;
+    step->kernel = std::move(kernel);
+    return true;
+  }
+  const ThreadScope threads(step->info.num_threads);
+  const dnnl::primitive_desc_base desc = offer.describe(md);
+  if (!desc || IsReference(desc)) return false;
+  // All but the result is as it was, the workspace too.
+  const auto workspace = step->FindArg(DNNL_ARG_SCRATCHPAD);
+  const size_t bytes =
+      workspace == step->args.end() ? 0 : plan_->tensors[workspace->second].md.get_size();
+  if (desc.scratchpad_desc().get_size() != bytes) return false;
+  step->primitive = dnnl::primitive(desc.get());
+  step->info.impl = desc.impl_info_str();
+  return true;
+}
+
 void PlanBuilder::JoinReorders() {
   size_t removed = 0;
-  for (const auto& [number, describe] : any_layout_) {
-    const size_t index = number - removed;
+  for (auto offer = any_layout_.begin(); offer != any_layout_.end(); ++offer) {
+    const size_t index = offer->first - removed;
     const size_t behind = ReorderBehind(index);
     if (behind == 0) continue;
     Step& first = plan_->steps[index];
@@ -110,18 +142,15 @@ void PlanBuilder::JoinReorders() {
         LayoutAsIn(layout_of(&first, DNNL_ARG_DST), layout_of(&second, DNNL_ARG_FROM),
                    plan_->tensors[result].md);
     if (!layout || layout.is_zero()) continue;
-    const ThreadScope threads(first.info.num_threads);
-    const dnnl::primitive_desc_base desc = describe(layout);
-    if (!desc || IsReference(desc)) continue;
-    // All but the layout is as it was, the workspace too.
-    const auto workspace = first.FindArg(DNNL_ARG_SCRATCHPAD);
-    const size_t bytes =
-        workspace == first.args.end() ? 0 : plan_->tensors[workspace->second].md.get_size();
-    if (desc.scratchpad_desc().get_size() != bytes) continue;
-    first.primitive = dnnl::primitive(desc.get());
-    first.info.impl = desc.impl_info_str();
+    if (!WriteInstead(offer->second, layout, &first)) continue;
     first.info.dst_layout = second.info.dst_layout;
-    first.FindArg(DNNL_ARG_DST)->second = result;
+    const auto dst = first.FindArg(DNNL_ARG_DST);
+    first.info.types.resize(first.info.types.size() - TypeText(plan_->tensors[dst->second]).size());
+    first.info.types += TypeText(plan_->tensors[result]);
+    dst->second = result;
+    // What the conversion has offered is the offer of the primitive in its place.
+    const auto offer_behind = any_layout_.find(behind + removed);
+    if (offer_behind != any_layout_.end()) offer_behind->second = offer->second;
     second = std::move(first);
     plan_->steps.erase(plan_->steps.begin() + index);
     for (InPlaceOffer& offer : offers_) offer.step -= offer.step > index ? 1 : 0;

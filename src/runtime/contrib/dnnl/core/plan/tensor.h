@@ -26,6 +26,7 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "../desc.h"
@@ -95,6 +96,11 @@ struct Tensor {
   /*! \brief The same memory with other dims, or an undefined tensor where the layout forbids. */
   Tensor Reshaped(const Dims& dims) const;
 };
+
+/*! \brief The data type of a tensor, as oneDNN calls it. */
+inline std::string TypeText(const Tensor& tensor) {
+  return dnnl_dt2str(dnnl::memory::convert_to_c(tensor.dtype()));
+}
 
 }  // namespace tvm::runtime::contrib::dnnl_backend
 
