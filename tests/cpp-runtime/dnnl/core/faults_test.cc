@@ -165,12 +165,22 @@ TEST(DNNLFaults, Int8ZeroPoints) {
   deconv.src_zero_point = true;
   EXPECT_TRUE(IsFaulty(deconv));
   EXPECT_TRUE(!IsFaulty(deconv, 30500));
-  Kernel depthwise = Conv("x64:gemm_s8u8s32:jit", Type::u8, 1, {2, 2, 2}, {2, 2, 2});
-  depthwise.weights = {64, 1, 1, 2, 2, 2};
-  depthwise.src[1] = 64;
+}
+
+TEST(DNNLFaults, CompensationOfSmallWeights) {
+  const char* const gemm = "x64:gemm_s8u8s32:jit";
+  Kernel depthwise = Conv(gemm, Type::u8, 1, {2, 2, 2}, {2, 2, 2});
+  depthwise.weights = {8, 1, 1, 2, 2, 2};
+  depthwise.src[1] = depthwise.dst[1] = 8;
   EXPECT_TRUE(!IsFaulty(depthwise));
   depthwise.src_zero_point = true;
-  EXPECT_TRUE(IsFaulty(depthwise, kNewest));
+  EXPECT_TRUE(IsFaulty(depthwise));
+  EXPECT_TRUE(!IsFaulty(depthwise, 31000));
+  Kernel pointwise = Conv(gemm, Type::s8, 8, {1, 1}, {1, 1});
+  EXPECT_TRUE(!IsFaulty(pointwise));
+  // Data with a sign are compensated, too.
+  pointwise.dst[1] = pointwise.weights[0] = 8;
+  EXPECT_TRUE(IsFaulty(pointwise));
 }
 
 TEST(DNNLFaults, OperandsOfDepthwiseConvolutions) {

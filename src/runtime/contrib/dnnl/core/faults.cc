@@ -65,8 +65,8 @@ bool OverwritesSource(const Kernel& kernel) {
 /*!
  * \brief Whether neighboring columns are read as channels, with weights in blocks of other sizes.
  *
- * oneDNN joins as many columns as divide stride and taps. It pads the channels of the weights to
- * whole tile rows, so that those of the columns are not adjacent if the padding is not empty.
+ * oneDNN joins as many columns as divide stride and taps. It pads the channels of the weights
+ * to full tile rows, so that those of the columns are not adjacent if the padding is not empty.
  */
 bool JoinsColumns(const Kernel& kernel, int64_t* channels, int64_t* joined, int64_t* in_row) {
   if (!IsConv(kernel) || !kernel.Has("amx")) return false;
@@ -153,9 +153,17 @@ bool MiscountsZeroPoint(const Kernel& kernel) {
   return IsStridedDeconv(kernel) && kernel.IsInt8() && kernel.src_zero_point;
 }
 
-bool MiscountsZeroPointInDepth(const Kernel& kernel) {
-  return IsConv(kernel) && kernel.IsInt8() && kernel.src_zero_point && kernel.Spatial() == 3 &&
-         kernel.IsDepthwise() && !kernel.StartsWith("ref");
+/*!
+ * \brief Whether the weights of a convolution by GEMM are packed by a transposition of 8x8
+ * elements, which leaves out the sums that a zero point, or signed data, are compensated by.
+ */
+bool LacksCompensation(const Kernel& kernel) {
+  if (!IsConv(kernel) || !kernel.IsInt8() || !kernel.StartsWith("x64:gemm")) return false;
+  if (!kernel.src_zero_point && kernel.src_type != Type::s8) return false;
+  int64_t taps = 1;
+  for (size_t i = 0; i < kernel.Spatial(); ++i) taps *= kernel.Taps(i);
+  return kernel.dst[1] == 8 && kernel.Channels() * taps == 8 &&
+         (taps == 1 || kernel.Channels() == 1);
 }
 
 bool MisreadsOperands(const Kernel& kernel) {
@@ -207,8 +215,7 @@ std::string VersionText(int number) {
 const std::vector<Fault>& Faults() {
   static const std::vector<Fault> faults = {
       {"1x1 convolutions on AMX, in bfloat16 and int8, write past the end of their result where "
-       "the "
-       "spatial positions fill three tiles",
+       "the spatial positions fill three tiles",
        30200, 30400, kNext, "seen on AMX; oneDNN's 9ba6789a1f", OverrunsResult},
       {"convolutions on AMX in int8 with dilation and a zero point subtract wrong sums at the "
        "border",
@@ -222,33 +229,29 @@ const std::vector<Fault>& Faults() {
        "they are not one of 64",
        30200, 30400, kNext, "seen on AMX; oneDNN's eddf2aed4e", MisreadsJoinedColumns},
       {"the same of fewer channels, if those of the joined columns do not fit in 32 of bfloat16 "
-       "and "
-       "float16, or 64 of int8, such as 24 with 4 columns",
+       "and float16, or 64 of int8, such as 24 with 4 columns",
        30200, 0, kNext, "seen on AMX", MisreadsFewJoinedColumns},
       {"transposed convolutions with strides and a large kernel, such as 8x8 of 64 channels or "
-       "4x4x4 "
-       "in 3-D, apply bias and post-ops once for each row of the kernel, and round the sums of "
-       "bfloat16 as often",
+       "4x4x4 in 3-D, apply bias and post-ops once for each row of the kernel, and round the sums "
+       "of bfloat16 as often",
        30200, 30400, "not fused, with the sums in float32; in int8 take the next implementation",
        "seen on AVX2, AVX-512 and AMX; oneDNN's 56825411fc", RepeatsPostOps},
       {"transposed convolutions in int8 by direct code are wrong by orders of magnitude where no "
-       "tap "
-       "reaches a result: with strides longer than the kernel, output padding, or padding",
+       "tap reaches a result: with strides longer than the kernel, output padding, or padding",
        30200, 0, kNext, "seen on SSE4.1, AVX2 and AVX-512 VNNI", MiscountsGaps},
       {"transposed convolutions in 3-D on AMX by direct code do not write results that no tap "
        "reaches",
        30200, 0, kNext, "seen on an emulated AMX", LeavesGaps},
       {"blocked transposed convolutions with strides in int8 miscount the zero point at the border",
        30200, 30500, kNext, "oneDNN's de977593ef", MiscountsZeroPoint},
-      {"3-D depthwise convolutions in int8 with a zero point subtract wrong sums", 30200, 0, kNext,
-       "seen on AVX-512 VNNI", MiscountsZeroPointInDepth},
+      {"convolutions in int8 by GEMM with 8 output channels and 8 elements of weights for each, "
+       "such as depthwise 2x2x2, lose the compensation of a zero point",
+       30200, 31000, kNext, "seen on AVX-512 VNNI; oneDNN's bcbef6e88a", LacksCompensation},
       {"depthwise convolutions in int8 read fused operands of the last channels wrongly if these "
-       "do "
-       "not fill a vector",
+       "do not fill a vector",
        30200, 30500, "not fused", "seen on AVX-512; oneDNN's e5541c917a", MisreadsOperands},
       {"convolutions over one row of one image, with a stride and a width that have a common "
-       "divisor "
-       "which does not divide the width of the row, join its columns",
+       "divisor which does not divide the width of the row, join its columns",
        30200, 30600, kNext, "oneDNN's 7cfab18d69", JoinsOddColumns},
       {"1x1 convolutions in 3-D on AMX that copy their source lose a plane of it", 30200, 30400,
        kNext, "oneDNN's 41643e2fcc", SkipsPlane},
@@ -256,15 +259,13 @@ const std::vector<Fault>& Faults() {
        "sums",
        30200, 30400, kNext, "oneDNN's 7724557080", MisindexesBorder},
       {"transposed convolutions on AMX by direct code add a bias of another type than the result "
-       "as "
-       "one of its type",
+       "as one of its type",
        30200, 30800, kNext, "oneDNN's 82c2605395 and c145daecbf", MisreadsBias},
       {"matmuls in int8 on AVX2-VNNI keep the zero point of the weights in a register that holds "
        "sums",
        30200, 30201, kNext, "from oneDNN's fix", OverwritesZeroPoint},
       {"batched matmuls on AVX-512 that read their source transposed, with an inner dimension of "
-       "2048 "
-       "or more and more threads than matrices, mix up the partial sums of the matrices",
+       "2048 or more and more threads than matrices, mix up the partial sums of the matrices",
        30200, 30201, "the source is copied to row-major", "seen on AVX-512", nullptr},
       {"resize by portable code adds a residual in a type other than float32, or reads a post-op "
        "operand in channels-last or blocked layout, wrongly",
@@ -284,8 +285,8 @@ const std::vector<Fault>& Faults() {
        "seen on any CPU", nullptr},
       {"NaN in `exp` and softmax; softplus and `log` inaccurate", 30200, 0,
        "[see above](#accuracy)", "seen on any CPU", nullptr},
-      {"NaN in relu, clip, hard sigmoid and max pools; GELU of +inf with AVX-512",
-       30200, 0, "[a documented limit](#nan-and-infinity)", "seen on any CPU", nullptr},
+      {"NaN in relu, clip, hard sigmoid and max pools; GELU of +inf with AVX-512", 30200, 0,
+       "[a documented limit](#nan-and-infinity)", "seen on any CPU", nullptr},
   };
   return faults;
 }
