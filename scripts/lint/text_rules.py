@@ -29,8 +29,8 @@ BINARY = {".png", ".jpg", ".onnx", ".npz", ".npy", ".ttf"}
 
 PACKAGE = "python/tvm/contrib/onednn"
 # What it may import beside the standard library. One writes the page of a report; onnx and protobuf
-# are imported with the first ONNX model only.
-_PACKAGES = {"ml_dtypes", "numpy", "dnnl_report_page", "google", "onnx"}
+# are imported with the first ONNX model only, and onnxruntime with the first that is verified.
+_PACKAGES = {"ml_dtypes", "numpy", "dnnl_report_page", "google", "onnx", "onnxruntime"}
 
 
 def list_files(root):

@@ -102,18 +102,18 @@ def test_regions_are_found_in_linear_time(monkeypatch):
         for _ in range(count):
             other = reader.call("tanh", reader.call("negative", node))
             node = reader.call("add", node, other)
-        graph, found = reader.returns(node), []
+        graph, searches = reader.returns(node), []
         find = Regions._find
 
         def counted(self, i):
-            found.append(i)
+            searches.append(i)
             return find(self, i)
 
         with monkeypatch.context() as patch:
             patch.setattr(Regions, "_find", counted)
             regions = Regions(graph, lambda i: graph.ops[i] in ("add", "negative"))
         assert len(regions.members) == count + 1
-        return len(found)
+        return len(searches)
 
     assert finds(400) < 2.2 * finds(200)
 

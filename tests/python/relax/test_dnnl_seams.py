@@ -59,9 +59,9 @@ def alternating(builder, x):
 
 
 def with_an_empty_part(builder, x):
-    whole = builder.emit(op.strided_slice(x, [1], [0], [6]))
+    all_columns = builder.emit(op.strided_slice(x, [1], [0], [6]))
     rest = builder.emit(op.strided_slice(x, [1], [6], [6]))
-    return op.concat([builder.emit(op.tanh(whole)), rest], 1)
+    return op.concat([builder.emit(op.tanh(all_columns)), rest], 1)
 
 
 def with_empty_parts(builder, x):

@@ -160,6 +160,6 @@ def test_from_exported_program(build, offloaded, is_open):
 
 
 def test_decomposed_transformer():
-    """PyTorch writes a guard for rows that are masked as a whole, which is fused to the attention."""
+    """PyTorch writes a guard for rows that are masked throughout; the attention fuses it."""
     counts = check(transformer, True, by_tvm(True), (65, 67), 1)
     assert counts["dnnl.attention"] == 2 and counts["dnnl.dense_bias_gelu_erf"] == 2

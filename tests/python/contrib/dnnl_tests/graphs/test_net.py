@@ -19,7 +19,8 @@
 The calls are those of `test_infer`, which runs them where the CPU has the type. Here they go
 through `partition_for_dnnl`, without any failure (`strict`), and through the code generator; the
 runtime must infer the types that Relay does. A combination of which nothing is accepted must have a
-reason for each draw. On a CPU without bfloat16 or float16, their partitions are made as for one that has them.
+reason for each draw. On a CPU without bfloat16 or float16, their partitions are made as for one
+that has them.
 """
 
 import sys

@@ -26,6 +26,7 @@
 #include <algorithm>
 #include <limits>
 #include <utility>
+#include <vector>
 
 #include "../exec/parallel.h"
 #include "vectors.h"
@@ -180,13 +181,13 @@ DNNL_INLINE void JoinMatrix(const Matrix& matrix) {
   // Several contiguous rows of few columns are as one.
   const bool is_narrow =
       matrix.row_stride == width && width <= kBlock / 2 && matrix.rows >= kShortRow;
-  const int64_t joined = is_narrow ? kBlock / width : 1, whole = matrix.rows / joined;
+  const int64_t joined = is_narrow ? kBlock / width : 1, full = matrix.rows / joined;
   for (int64_t i = 0; i < matrices; ++i, src += matrix.column_stride) {
     double wide[kBlock];
     for (double& value : wide) value = Op::kBegin;
     double* sums = is_narrow ? wide : matrix.sums + i;
-    for (int64_t begin = 0, factor = joined; begin < matrix.rows; begin = whole * joined) {
-      const int64_t rows = factor == joined ? whole : matrix.rows - begin;
+    for (int64_t begin = 0, factor = joined; begin < matrix.rows; begin = full * joined) {
+      const int64_t rows = factor == joined ? full : matrix.rows - begin;
       JoinColumns<Op>(src + begin * matrix.row_stride, factor * matrix.row_stride, rows,
                       factor * width, sums);
       if (factor == 1) break;

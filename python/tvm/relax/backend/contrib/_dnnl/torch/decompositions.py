@@ -242,10 +242,10 @@ def _unfold(x, dim, size, step):
         return x.reshape(1)[:size]
     starts = torch.arange(0, x.shape[dim] - size + 1, step)
     windows = starts[:, None] + torch.arange(size)
-    taken = aten.index_select.default(x, dim, windows.reshape(-1))
+    items = aten.index_select.default(x, dim, windows.reshape(-1))
     dim = dim % x.dim()
     shape = *x.shape[:dim], starts.numel(), size, *x.shape[dim + 1 :]
-    return taken.reshape(shape).movedim(dim + 1, -1)
+    return items.reshape(shape).movedim(dim + 1, -1)
 
 
 def _unbatched(op, rank):
