@@ -160,11 +160,13 @@ def test_what_makes_another_library_of_a_file(tmp_path, monkeypatch):
     for context in ({"opt_level": 1}, {"config": {"tirx.disable_vectorize": True}}):
         with tvm.transform.PassContext(**context):
             cached_file(tmp_path)
+    monkeypatch.setenv("DNNL_MAX_CPU_ISA", "AVX2")
+    cached_file(tmp_path)
     monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", "SSE41")
     cached_file(tmp_path)
     monkeypatch.setattr(cached_models, "versions", lambda: ["0.0"])
     cached_file(tmp_path)
-    assert None not in keys and len(set(keys)) == len(keys) == 11
+    assert None not in keys and len(set(keys)) == len(keys) == 12
     cached_file(tmp_path)
     assert keys[-1] == keys[-2]
 
@@ -226,3 +228,17 @@ def test_threads_that_want_the_same_library(tmp_path, monkeypatch):
     assert len(compiled) == 1
     for each in results:
         np.testing.assert_array_equal(each, results[0])
+
+
+@pytest.mark.parametrize("export", ["export_library", "cached_model"])
+def test_without_a_compiler(export, tmp_path, monkeypatch):
+    path = onnx_file(tmp_path / "model.onnx")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for name in ("CXX", "CC"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(RuntimeError, match=r"requires a C\+\+ compiler.*install one"):
+        if export == "cached_model":
+            cached_file(tmp_path, path)
+        else:
+            tvm_dnnl.compile(path).export_library(tmp_path / "model.so")
+    assert not list(tmp_path.rglob("*.so"))

@@ -274,7 +274,9 @@ def _of_this_cpu(api: Path) -> Iterator[str]:
     yield _python_in(api)
     flags = next((line for line in _lines("/proc/cpuinfo") if line.startswith("flags")), "")
     yield flags or platform.processor()
-    yield os.environ.get("ONEDNN_MAX_CPU_ISA", "")
+    # oneDNN reads the second one, its former name, if the first is not set.
+    names = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")
+    yield next((os.environ[name] for name in names if os.environ.get(name)), "")
 
 
 def _is_library(path: str) -> bool:

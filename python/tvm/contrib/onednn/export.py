@@ -31,6 +31,9 @@ from pathlib import Path
 
 from .progress import step
 
+# The compilers that TVM looks for, to link a shared library
+COMPILERS = ("g++", "gcc", "clang++", "clang", "c++", "cc")
+
 # Prefix of the folders that files are written in. One that a killed process left is removed
 MAKING, ABANDONED = ".dnnl-making-", 60.0
 
@@ -57,7 +60,7 @@ def export_library(compiled, path: str | os.PathLike, **options) -> None:
         It could not be written: a disk is full, for example, that of `path` or of the temporary
         files.
     RuntimeError
-        The compiler failed.
+        The C++ compiler that links a shared library failed, or there is none.
     """
     with step(f"write {os.path.basename(path)}"), replaced_at_end(path) as new:
         # An executable of Relay's VM has it in its module.
@@ -105,6 +108,15 @@ def making(folder: Path) -> Iterator[Path]:
             if os.strerror(number) in str(error):
                 raise OSError(number, str(error)) from error
         raise
+    except TypeError as error:
+        # TVM runs a compiler that it has not found as the program None.
+        if any(map(os.environ.get, ("CXX", "CC"))) or any(map(shutil.which, COMPILERS)):
+            raise
+        raise RuntimeError(
+            f"writing a shared library requires a C++ compiler, and PATH has none of "
+            f"{', '.join(COMPILERS)}: install one, such as with `apt-get install g++`, or name it "
+            "in the environment variable CXX"
+        ) from error
     finally:
         shutil.rmtree(new, ignore_errors=True)
 
