@@ -131,7 +131,7 @@ def _of_bf16(options: dict) -> dict:
         raise TypeError(f"bf16 must be True or False, not {bf16!r}")
     precision = "bfloat16" if bf16 else "float32"
     text = f'bf16 is deprecated; use precision="{precision}"'
-    warnings.warn(text, DeprecationWarning, stacklevel=4)
+    warnings.warn(text, DeprecationWarning, stacklevel=6)
     if options.setdefault("precision", precision) != precision:
         raise ValueError(f"bf16={bf16} contradicts precision={options['precision']!r}")
     return options

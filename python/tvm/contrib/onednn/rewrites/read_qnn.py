@@ -29,6 +29,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from ..graph.evaluate import constant_value
 from ..graph.graph import Graph
 from ..graph.node import CALL, TUPLE, Node, made_below
 from ..policy.op_spec import Rules
@@ -302,9 +303,17 @@ class _Reader:
 
     def _dequantized_operand(self, node: Node) -> Reading | None:
         """Read an 8-bit tensor that was cast to int32, less its zero point if it has one."""
+        if node.name == "transpose" and node.is_call:
+            reading = self._dequantized_operand(node.operands[0])
+            return reading and [
+                self._call("transpose", reading[0], **vars(node.attrs)),
+                *reading[1:],
+            ]
         zero = self._constant(0, "int32")
         if node.name == "subtract" and node.is_call:
             node, zero = node.operands
+            value = constant_value(zero)
+            zero = zero if value is None else self._constant(value, "int32")
         data = self._bytes(node)
         if (node if data is None else data).is_constant and zero.is_constant:
             values = (node if data is None else data).value.astype("int32") - zero.value

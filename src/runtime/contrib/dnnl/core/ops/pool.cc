@@ -231,14 +231,27 @@ void LowerPool(const NodeReader& node, PlanBuilder* plan) {
     return plan->SetOutput(node, dst.Permuted(InversePermutation(axes)));
   }
   const FusedOps fused = ReadFused(node, plan, algorithm, view);
-  const dnnl::memory::desc dst_any(dst_dims, node.OutType(), dnnl::memory::format_tag::any);
+  constexpr auto kFloat = dnnl::memory::data_type::f32;
+  auto type = node.OutType();
   const auto describe = [&](const dnnl::memory::desc& src_md) {
+    const dnnl::memory::desc dst_any(dst_dims, type, dnnl::memory::format_tag::any);
     return Pool::primitive_desc(plan->engine(), dnnl::prop_kind::forward_inference, algorithm,
                                 src_md, dst_any, window.strides, window.kernel, window.dilation,
                                 window.pad_begin, window.pad_end, fused.attr);
   };
-  const auto desc = DescribeForImage(node, plan, &src, describe);
-  EmitForImage<Pool>(node, plan, src, desc, fused, axes);
+  auto desc = DescribeForImage(node, plan, &src, describe);
+  const bool is_integer =
+      !node.IsQuantized() && node.NumPostOps() == 0 && dnnl::memory::data_type_size(type) == 1;
+  if (!is_integer || !IsReference(desc)) {
+    return EmitForImage<Pool>(node, plan, src, desc, fused, axes);
+  }
+  // The largest of some integers is exact in float32, too.
+  type = kFloat;
+  src = Cast(node, plan, src, kFloat);
+  desc = DescribeForImage(node, plan, &src, describe);
+  const Tensor dst = plan->NewTensor(desc.dst_desc());
+  plan->Emit(node, desc, Pool(desc), {{DNNL_ARG_SRC, src}, {DNNL_ARG_DST, dst}});
+  plan->SetOutput(node, Cast(node, plan, dst, node.OutType()).Permuted(InversePermutation(axes)));
 }
 
 }  // namespace tvm::runtime::contrib::dnnl_backend

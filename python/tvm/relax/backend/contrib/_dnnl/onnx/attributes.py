@@ -107,7 +107,9 @@ def refuse_unread(importer: type) -> type:
         result = convert(self, op_name, inputs, attrs, opset)
         for name in sorted(attrs.unread - _WITHOUT_EFFECT):
             value = dict.__getitem__(attrs, name)
-            if not _is_default(op_name, name, value, opset):
+            # The shape of a kernel that is an operand is known without the attribute.
+            is_known = name == "kernel_shape" and len(inputs) > 1
+            if not is_known and not _is_default(op_name, name, value, opset):
                 refuse(op_name, attrs, f"the attribute {name}={value}")
         return result
 

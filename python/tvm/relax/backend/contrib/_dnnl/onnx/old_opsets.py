@@ -58,7 +58,8 @@ class Slice(onnx_frontend.Slice):
         starts, ends, axes, steps = (None if each is None else value_of(each) for each in bounds)
         axes = [*range(len(starts))] if axes is None else [int(k) % len(shape) for k in axes]
         steps = [1] * len(starts) if steps is None else steps.tolist()
-        is_open = [not isinstance(shape[axis], tirx.IntImm) for axis in axes]
+        # The reader knows a slice of a symbol by constant bounds.
+        is_open = [not isinstance(shape[axis], (tirx.IntImm, tirx.Var)) for axis in axes]
         is_last = [end >= _LARGE and step > 0 for end, step in zip(ends, steps)]
         if not any(map(operator.and_, is_open, is_last)):
             return super()._impl_v13(bb, inputs, attr, params)
