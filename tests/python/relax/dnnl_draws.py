@@ -319,6 +319,11 @@ def _tile(d):
     return op.tile(d.data(shape), counts)
 
 
+def _flip(d):
+    shape = d.shape(1, 2, 3)
+    return op.flip(d.data(shape), d.integer(0, len(shape)))
+
+
 def _logical(name, count):
     def draw(d):
         shape = d.shape(*range(5))
@@ -354,6 +359,7 @@ DRAWS = {
     **{name: _logical(name, 2) for name in ("logical_and", "logical_or", "logical_xor")},
     "dequantize": _dequantize,
     "expand_dims": _expand_dims,
+    "flip": _flip,
     "layout_transform": _layout_transform,
     "matmul": _matmul,
     "nn.attention": _attention,

@@ -77,6 +77,8 @@ NAMES = [name for name in TABLE if not name.startswith("qnn.") and name not in _
 @pytest.mark.parametrize("name", [*NAMES, *composites(TABLE)])
 def test_every_row_of_the_policy_is_drawn_and_offloaded(name):
     assert name in ROWS, f"add a row for {name} to one of the files dnnl_graphs/rows_*.py"
+    if name == "cast" and not any(map(cpu.computes, cpu.REAL[1:])):
+        pytest.skip("oneDNN has no type but float32 on this CPU")
     assert any(offloaded(graph, name) for graph in singles(ROWS[name]))
 
 

@@ -69,7 +69,7 @@ class Model:
         self.original = testing.offload(self.mod).host_ops
         self.partitioned = dnnl.partition_for_dnnl(self.mod, self.params, precision=precision)
         self.runner = direct.Runner(self.partitioned, self.params)
-        self.session = workloads.onnx_session(self.workload.onnx_path())
+        self.session = workloads.onnx_session(self.workload.onnx_path(), is_plain=True)
 
     def inputs(self, image):
         return {ocr.INPUT: ocr.to_input(image, self.workload.shape[3])}
