@@ -338,8 +338,7 @@ CASES = {
         for name in ("max", "min", "prod")
     },
     "negative": (lambda b, x: op.negative(x), [X3], {"dnnl.negative": 1}),
-    "sin": (lambda b, x: op.sin(x), [X3], {"dnnl.sin": 1}),
-    "cos": (lambda b, x: op.cos(x), [X3], {"dnnl.cos": 1}),
+    "sines": (lambda b, x: op.sin(b.emit(op.cos(x))), [X3], {"dnnl.cos": 1, "dnnl.sin": 1}),
     "flip": (lambda b, x: op.flip(x, 1), [X3], {"dnnl.take": 1}),
     **COPY_CASES,
     "log": (lambda b, x: op.log(b.emit(op.exp(x))), [X3], {"dnnl.exp": 1, "dnnl.log": 1}),

@@ -44,8 +44,8 @@ from ._dnnl.ops import ROWS
 from ._dnnl.relax_report import make_report
 
 __all__ = (
-    "CompiledModel OffloadReport Verification VerificationError cached_library cached_model compile "
-    "dnnl_version export_library from_exported_program from_onnx host_target load_model "
+    "CompiledModel OffloadReport Verification VerificationError cached_library cached_model "
+    "compile dnnl_version export_library from_exported_program from_onnx host_target load_model "
     "num_threads offload_report partition_for_dnnl set_num_threads torch_backend verify"
 ).split()
 

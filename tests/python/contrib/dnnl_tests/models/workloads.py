@@ -209,7 +209,7 @@ def onnx_session(path, threads=0, is_plain=False):
     threads : int
         Threads for one run; 0 lets onnxruntime choose.
     is_plain : bool
-        Whether each op runs as the model has it. The blocked convolutions of onnxruntime's optimized
+        Whether each op runs as the model has it. Blocked convolutions of onnxruntime's optimized
         graphs are less accurate on CPUs without AVX-512.
     """
     # Imported here: only comparisons with onnxruntime need it.
