@@ -30,24 +30,32 @@ import tvm
 import tvm_ffi
 from tvm.contrib.onednn import cache, compiler_lock, garbage, interrupts, progress
 from tvm.contrib.onednn.compiled_model import CompiledModel, check_onnx_only, partitioned
-from tvm.contrib.onednn.export import check_writes_of
+from tvm.contrib.onednn.export import check_writes_of, export_library
 from tvm.contrib.onednn.options import make_options
 from tvm.contrib.onednn.policy.op_spec import Rules
 from tvm.contrib.onednn.policy.table import TABLE
 from tvm.contrib.onednn.report.offload_report import OffloadReport
+from tvm.contrib.onednn.verify.check import VerificationError
 from tvm.contrib.onednn.verify.table import Verification
 
 from ._dnnl import compiled, pipeline, registration, verification
+from ._dnnl.cached import cached_model
 from ._dnnl.codegen import generate, mark_appends
+from ._dnnl.compiled import host_target
 from ._dnnl.importers import from_exported_program, from_onnx
+from ._dnnl.loaded import dnnl_version, load_model, num_threads, set_num_threads
 from ._dnnl.ops import ROWS
 from ._dnnl.relax_report import make_report
+from ._dnnl.torch_backend import torch_backend
 
-__all__ = (
-    "CompiledModel OffloadReport Verification VerificationError cached_library cached_model "
-    "compile dnnl_version export_library from_exported_program from_onnx host_target load_model "
-    "num_threads offload_report partition_for_dnnl set_num_threads torch_backend verify"
-).split()
+# fmt: off
+__all__ = [
+    "CompiledModel", "OffloadReport", "Verification", "VerificationError", "cached_library",
+    "cached_model", "compile", "dnnl_version", "export_library", "from_exported_program",
+    "from_onnx", "host_target", "load_model", "num_threads", "offload_report",
+    "partition_for_dnnl", "set_num_threads", "torch_backend", "verify",
+]
+# fmt: on
 
 check_writes_of(tvm_ffi.Module, "write_to_file")
 registration.register()
