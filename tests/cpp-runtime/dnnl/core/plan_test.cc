@@ -65,6 +65,24 @@ TEST(DNNLPlan, RunsWithoutTVM) {
   EXPECT_EQ(result[1], 0.f);
 }
 
+TEST(DNNLPlan, StepsInPlaceArePartsOfTheWhole) {
+  Graph graph = ConvGraph();
+  for (uint32_t id = 3; id < 8; ++id) {
+    const uint32_t source = id == 3 ? 2 : id - 1;
+    graph.nodes.push_back({id, "dnnl.tanh", {}, {{source, 0}}, {Floats({1, 2, 3, 3})}});
+    graph.nodes.back().attrs["root_op"] = "tanh";
+  }
+  graph.outputs[0].entry = {7, 0};
+  const auto plan = MakePlan(graph);
+  int parts = 0;
+  for (const Buffer& buffer : plan->buffers) {
+    if (buffer.kind != BufferKind::kPart) continue;
+    ++parts;
+    EXPECT_TRUE(plan->buffers[buffer.parent].kind != BufferKind::kPart);
+  }
+  EXPECT_TRUE(parts >= 4);
+}
+
 TEST(DNNLPlan, IsDescribedAsJSON) {
   const std::string text = DescribePlan("ma\"i\nn\x01\xff", *MakePlan(ConvGraph()));
   for (const char* part :

@@ -87,7 +87,7 @@ void ComputeInPlace(const std::vector<InPlaceOffer>& offers, Plan* plan) {
     const int from = operand->second;
     const int to = result->second;
     if (!MayShare(*plan, lifetimes, static_cast<int>(offer.step), from, to)) continue;
-    const int root = RootOf(*plan, from);
+    const auto [root, offset] = plan->Locate(plan->tensors[from].buffer);
     const int buffer = plan->tensors[to].buffer;
     if (offer.create) {
       const ThreadScope threads(step.info.num_threads);
@@ -99,9 +99,10 @@ void ComputeInPlace(const std::vector<InPlaceOffer>& offers, Plan* plan) {
       }
       step.info.post_ops[offer.post_op] = "sum";
     }
+    // Of the whole: parts of parts would make a long chain of steps slow to look up.
     plan->buffers[buffer].kind = BufferKind::kPart;
-    plan->buffers[buffer].parent = plan->tensors[from].buffer;
-    plan->buffers[buffer].offset = 0;
+    plan->buffers[buffer].parent = root;
+    plan->buffers[buffer].offset = offset;
     lifetimes[root].last = lifetimes[buffer].last;
     lifetimes[buffer].first = lifetimes[buffer].last = -1;
   }
