@@ -118,6 +118,24 @@ def test_partitioned_twice():
     np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
 
 
+def test_passes_of_whole_modules_see_no_composites(monkeypatch):
+    """TVM's elimination of dead code takes time that is quadratic in them."""
+    seen, eliminate = [], relax.transform.DeadCodeElimination
+
+    def spied():
+        def run_pass(mod):
+            seen.append(mod)
+            return eliminate()(mod)
+
+        return run_pass
+
+    monkeypatch.setattr(relax.transform, "DeadCodeElimination", spied)
+    mod = module(_two_convs, X4).with_attr("owner", "someone")
+    mod = tvm_dnnl.partition_for_dnnl(mod, exclude=["nn.avg_pool2d"])
+    assert [(partitions(each), len(each.functions)) for each in seen] == [(0, 3)]
+    assert partitions(mod) == 2 and mod.attrs["owner"] == "someone"
+
+
 def _two_convs(builder, x):
     y = builder.emit(op.nn.avg_pool2d(conv(builder, x, channels=6), (3, 3), padding=(1, 1)))
     # A tuple that has a variable.

@@ -82,18 +82,29 @@ def partition(mod: tvm.IRModule, params: dict | None, rules: Rules) -> tvm.IRMod
 
 def without_dead_code(mod: tvm.IRModule) -> tvm.IRModule:
     """Return a module without bindings that are only another name, or that nothing reads."""
-    # Partitions have none of the former, and may have thousands of composites: here they are names.
     own = dict(own_functions(mod))
-    functions = {
-        var: (
-            relax.ExternFunc(var.name_hint)
-            if isinstance(func, relax.Function) and var not in own
-            else func
-        )
+    # Functions of other code generators stay as they are.
+    opaque = {
+        var: func
         for var, func in mod.functions_items()
+        if isinstance(func, relax.Function) and var not in own
     }
-    short = relax.transform.CanonicalizeBindings()(tvm.IRModule(functions))
+    short = relax.transform.CanonicalizeBindings()(_with_names_of(opaque, mod))
     builder = relax.BlockBuilder(mod)
     for var in own:
         builder.update_func(var, short[var.name_hint])
-    return relax.transform.DeadCodeElimination()(builder.finalize())
+    # A partition reads no other function, and may have thousands of composites: the pass takes time
+    # that is quadratic in them.
+    partitions = {
+        var: func for var, func in opaque.items() if func.attrs.get("Codegen") == COMPILER
+    }
+    short = relax.transform.DeadCodeElimination()(_with_names_of(partitions, builder.finalize()))
+    for var, func in partitions.items():
+        short.update_func(var, func)
+    return short
+
+
+def _with_names_of(functions: dict, mod: tvm.IRModule) -> tvm.IRModule:
+    """Return a module that has only the names of some functions."""
+    names = {var: relax.ExternFunc(var.name_hint) for var in functions}
+    return tvm.IRModule({**dict(mod.functions_items()), **names}, mod.attrs, mod.global_infos)
