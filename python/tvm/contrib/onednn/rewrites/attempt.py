@@ -25,6 +25,7 @@ from ..graph.graph import Graph
 from ..graph.node import CALL, Node
 from ..policy.op_spec import Rules
 
+# It edits a graph, and may return what it has folded into other ops.
 Rewrite = Callable[[Graph, Rules], Optional[list[Node]]]
 
 # A rewrite that raises at more ops is not tried again.
@@ -77,7 +78,8 @@ def _run(rewrite: Rewrite, graph: Graph, rules: Rules, hidden: Sequence[Node]) -
         for node in hidden:
             node.name, node.unsupported = f"{_HIDDEN}{node.name}", "hidden"
             node.version += 1
-        graph.forget_views()
+        if hidden:
+            graph.forget_views()
         folded = rewrite(graph, rules) or []
         graph.sort()
         return folded

@@ -58,8 +58,6 @@ from .softmax_guards import fuse_softmax_guards
 from .static_reshape import static_reshape
 from .weight_zero_point import without_weight_zero_points
 
-# It edits a graph, and may return what it has folded into other ops.
-
 
 class Outcome(NamedTuple):
     """What the rewrites have done, for the report.
