@@ -12,7 +12,7 @@ all threads, as many callers as threads, and what other runtimes offer for many 
 plug-in for Relax, beside Relay. With --busy it is beside processes that keep the CPUs busy. With
 --text it is a language model on the plug-in: prompts, first tokens, further ones, and memory. With
 --first it is the time from the start of a process to its first answer. With --recurrent it is LSTM,
-GRU and RNN layers on both TVMs.
+GRU and RNN layers on both TVMs. With --ops it is single ops on the plug-in.
 MODEL.onnx is a file of your own, in the place of the models that are here.
 """
 
@@ -44,6 +44,7 @@ CONFLICTS = (
     *(("text", name) for name in ("model", "models", "cache", "relax", "plot")),
     *(("first", name) for name in ("precision", "cache", "relax", "plot")),
     *(("recurrent", name) for name in ("model", "models", "cache", "relax", "plot")),
+    *(("ops", name) for name in ("model", "models", "cache", "relax", "plot")),
 )
 
 
@@ -96,6 +97,20 @@ def add_arguments(parser):
     )
     mode.add_argument(
         "--recurrent", action="store_true", help="measure recurrent layers on both TVMs"
+    )
+    mode.add_argument(
+        "--ops",
+        nargs="?",
+        const="all",
+        metavar="A,B",
+        help="measure single ops of the table at sizes of models (default: all ops)",
+    )
+    parser.add_argument(
+        "--draws",
+        type=options.count,
+        default=3,
+        metavar="N",
+        help="with --ops: models of each op (default: 3)",
     )
     parser.add_argument(
         "--write",
@@ -224,6 +239,10 @@ def main(args):
         from scripts.bench import recurrent
 
         return recurrent.main(args)
+    if args.ops:
+        from scripts.bench import ops
+
+        return ops.main(args)
     # After the threads are set: these import tvm.
     import tvm
     from tvm.relay.op.contrib import dnnl

@@ -9,6 +9,7 @@ import contextlib
 import dataclasses
 import functools
 import itertools
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -23,6 +24,8 @@ from scripts.console import passes_noted
 from scripts.onnx_model import OnnxModel
 from scripts.options import INT8
 
+# So many seconds of a turn of a RestedCase: a runtime that emulates bfloat16 takes long.
+BUDGET = 0.2
 # By precision: what OpenVINO calls it, as a hint and as a capability of the CPU.
 _OPENVINO = {"float32": ("f32", "FP32"), "bfloat16": ("bf16", "BF16"), "float16": ("f16", "FP16")}
 
@@ -87,10 +90,11 @@ def own_workload(path, shapes):
 class Case:
     """A workload in a precision on its way through the backends; what they share is made once.
 
-    `cache` is the folder of compiled models, as `dnnl.cached_library` has it.
+    `cache` is the folder of compiled models, as `dnnl.cached_library` has it. `prune` is an option
+    of the plug-in's `partition_for_dnnl`.
     """
 
-    is_open = False
+    is_open, prune = False, None
 
     def __init__(self, workload, threads, precision="float32", cache=None):
         self.original = workload
@@ -152,6 +156,22 @@ class Case:
         runner = testing.Runner(self.compiled())
         runner(self.inputs)
         return runner
+
+
+class RestedCase(Case):
+    """A case that is short: it is measured once the threads of other runtimes sleep."""
+
+    def sampler(self, prepared):
+        """Return a function that takes a number of runs and samples them."""
+        call = prepared.call and functools.partial(prepared.call, self.inputs)
+
+        def rested(repeat):
+            time.sleep(measure.REST)
+            if not call:
+                return prepared.sample(repeat)
+            return measure.sample(call, repeat, budget=BUDGET)
+
+        return rested
 
 
 def check_onednn(case):

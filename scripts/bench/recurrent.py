@@ -48,8 +48,6 @@ _GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 # The table of the docs is between these two lines of it.
 PATH = ROOT / "docs" / "onnx_importers.md"
 MARKS = ("<!-- ./dev.py bench --recurrent --write -->\n", "<!-- until here -->\n")
-# So many seconds of a turn: a runtime that emulates bfloat16 takes long.
-BUDGET = 0.2
 _HEADER = [
     "layer", "precision", "TVM", "ops on\noneDNN", "import\ns", "partition\ns", "build\ns",
     "largest\nerror", "ms", "onnxruntime\nms", "ours /\ntheirs", "OpenVINO\nms",
@@ -94,7 +92,7 @@ def quantize(path, target):
     quantization.quantize_dynamic(path, target)
 
 
-class LayerCase(peers.Case):
+class LayerCase(peers.RestedCase):
     """Layers in a precision. The int8 model has DynamicQuantizeLSTM."""
 
     def __init__(self, name, folder, threads, precision):
@@ -117,18 +115,6 @@ class LayerCase(peers.Case):
         if self.is_int8:
             quantize(*paths)
             self.workload = quantized
-
-    def sampler(self, prepared):
-        """Return a function that samples runs once the threads of other runtimes sleep."""
-        call = prepared.call and functools.partial(prepared.call, self.inputs)
-
-        def rested(repeat):
-            time.sleep(measure.REST)
-            if not call:
-                return prepared.sample(repeat)
-            return measure.sample(call, repeat, budget=BUDGET)
-
-        return rested
 
     def compiled(self):
         """Return the library for Relay; note the seconds of its stages."""

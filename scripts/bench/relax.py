@@ -37,7 +37,8 @@ class Relax:
     def _load(self, key, case, inputs, precision):
         """Compile a case for the shapes of inputs; without inputs, for those of its file."""
         shapes = {name: value.shape for name, value in inputs.items()}
-        return self.worker.ask("load", key, peers.onnx_path(case), shapes, host_cpu(), precision)
+        words = peers.onnx_path(case), shapes, host_cpu(), precision, (), case.prune
+        return self.worker.ask("load", key, *words)
 
     def prepare(self, case):
         """Compile a case with oneDNN."""

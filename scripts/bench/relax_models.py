@@ -27,9 +27,11 @@ class Model:
         What oneDNN computes in; None for TVM without oneDNN.
     constants : dict of str to number
         Values of inputs that are constants of the compiled model.
+    prune : bool or None
+        As `partition_for_dnnl` has it.
     """
 
-    def __init__(self, path, shapes, cpu, precision, constants=()):
+    def __init__(self, path, shapes, cpu, precision, constants=(), prune=None):
         seconds, model = [time.perf_counter()], OnnxModel(path, shapes, constants)
         self._names = [name for name in model.shapes if name not in model.constants]
         self.facts = {}
@@ -38,7 +40,7 @@ class Model:
         if precision is None:
             mod = relax.get_pipeline("zero")(mod)
         else:
-            mod = tvm_dnnl.partition_for_dnnl(mod, precision=precision)
+            mod = tvm_dnnl.partition_for_dnnl(mod, precision=precision, prune=prune)
             report = tvm_dnnl.offload_report(mod)
             for name in ("total", "offloaded", "partitions"):
                 self.facts[name] = getattr(report, name)

@@ -39,7 +39,7 @@ class Process:
     def versions(self):
         return {"tvm": "0.27.0", "onednn": "3.2.0"}
 
-    def load(self, key, path, shapes, host, precision):
+    def load(self, key, path, shapes, host, precision, constants, prune):
         import onnxruntime
 
         assert host == relax.host_cpu()
@@ -131,6 +131,6 @@ def test_tvm_alone_runs_once_in_a_turn(network, tmp_path):
     case = peers.Case(peers.own_workload(path, [("x", (1, 3, 8, 8))]), 1)
     process = Process()
     assert relax.Relax(process).prepare_alone(case).sample(25) == [0.5]
-    (_, _, _, shapes, _, precision), (_, [(_, inputs)], *times) = process.asked
-    assert (shapes, precision, times) == ({"x": (1, 3, 8, 8)}, None, [1, 0])
+    (_, _, _, shapes, _, precision, _, prune), (_, [(_, inputs)], *times) = process.asked
+    assert (shapes, precision, prune, times) == ({"x": (1, 3, 8, 8)}, None, None, [1, 0])
     assert np.array_equal(inputs["x"], case.inputs["x"])

@@ -117,7 +117,7 @@ def test_a_dry_run_prints_every_command_and_makes_nothing(fresh, capsys, argv):
     assert not fresh.build.exists()
 
 
-@pytest.mark.parametrize("mode", ["--relax", "--recurrent"])
+@pytest.mark.parametrize("mode", ["--relax", "--recurrent", "--ops"])
 def test_the_benchmark_of_the_plugin_has_both_environments(fresh, capsys, mode):
     assert cli.main(["bench", "--dry-run", mode]) == 0
     printed = capsys.readouterr().out

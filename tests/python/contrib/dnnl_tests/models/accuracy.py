@@ -48,7 +48,8 @@ class Accuracy:
     cosine : float
         The smallest of all inputs.
     error : float
-        The largest difference, relative to the largest number of the same output.
+        The largest difference, relative to the largest number of the same output if it has others
+        than zeros.
     top1 : float or None
         The share of rows whose largest number is the same one; None if they are no classes.
     """
@@ -65,6 +66,6 @@ class Accuracy:
             got, want = got.astype("float64"), want.astype("float64")
             norm = np.linalg.norm(got) * np.linalg.norm(want)
             cosines.append(float((got * want).sum() / norm) if norm else float("nan"))
-            errors.append(float(np.abs(got - want).max() / np.abs(want).max()))
+            errors.append(float(np.abs(got - want).max() / (np.abs(want).max() or 1)))
             same.append(float((got.argmax(-1) == want.argmax(-1)).mean()))
         return cls(min(cosines), max(errors), statistics.mean(same) if has_classes else None)
