@@ -18,6 +18,8 @@ class Layout:
     groups = ("prebuilt", "build", "test", "demo", "report", "wheel-build")
     module = "tvm.relay"
     has_tree = True
+    # The oldest glibc that all the pinned binary packages run on.
+    min_glibc = (2, 34)
     # The layout whose build has the core's objects, if that is another one.
     core = None
 
@@ -71,6 +73,7 @@ class PluginLayout(Layout):
     )
     module = "tvm_dnnl"
     has_tree = False
+    min_glibc = (2, 28)
 
     def __init__(self, root=ROOT):
         super().__init__(root)

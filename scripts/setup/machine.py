@@ -13,7 +13,6 @@ from pathlib import Path
 from scripts.errors import SetupError
 
 NEEDED_BYTES = 3 * 1000**3
-MIN_GLIBC = (2, 28)  # the oldest that all the pinned binary packages run on
 
 # Libraries that libtvm.so and oneDNN open, and the Debian packages that hold them.
 SHARED_LIBRARIES = {
@@ -37,8 +36,8 @@ int Probe(std::optional<int> x, std::string_view s) {
 """
 
 
-def check_platform():
-    """Require Linux on x86_64 with glibc: the prebuilt binaries are made for it."""
+def check_platform(min_glibc):
+    """Require Linux on x86_64 with a glibc: the prebuilt binaries are made for it."""
     system, machine = platform.system(), platform.machine()
     if system != "Linux" or machine not in ("x86_64", "AMD64") or sys.maxsize < 2**32:
         raise SetupError(
@@ -51,12 +50,13 @@ def check_platform():
         name, version = os.confstr("CS_GNU_LIBC_VERSION").split()
         libc = tuple(int(part) for part in version.split(".")[:2])
     except (ValueError, AttributeError, OSError):
-        name, libc = "another C library", (0, 0)
-    if libc < MIN_GLIBC:
+        name, version, libc = "another C library", "", (0, 0)
+    if libc < min_glibc:
+        needed = ".".join(map(str, min_glibc))
         raise SetupError(
-            f"the C library is {name}, the prebuilt packages need glibc 2.28 or newer",
-            "use a distribution with glibc, such as Debian 10, Ubuntu 20.04, RHEL 8 or newer "
-            "(not Alpine).",
+            f"the C library is {name} {version}, and the prebuilt packages need glibc {needed} or "
+            "newer",
+            "use a newer distribution with glibc, such as Debian 12 or Ubuntu 22.04 (not Alpine).",
         )
 
 

@@ -90,13 +90,13 @@ class CheckMachine(Step):
         return digest(str(compiler), str(compiler.resolve()), status.st_size, status.st_mtime_ns)
 
     def current(self):
-        machine.check_platform()
+        machine.check_platform(self.layout.min_glibc)
         return super().current()
 
     def run(self):
         if self.runner.plan("check: Linux x86_64, C++17 compiler, 3 GB of disk, write access"):
             return
-        machine.check_platform()
+        machine.check_platform(self.layout.min_glibc)
         machine.check_writable(self.layout.build)
         if not (self.layout.prebuilt.is_dir() and self.layout.onednn.is_dir()):
             machine.check_disk(self.layout.build)

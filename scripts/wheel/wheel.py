@@ -9,13 +9,15 @@ Relax: the package `tvm_dnnl` and oneDNN's library; pip installs TVM beside it.
 import functools
 import json
 import re
+import shutil
 import subprocess
+import zipfile
 from pathlib import Path
 
 from scripts import options
 from scripts.errors import SetupError
 from scripts.layout import ROOT, Layout, PluginLayout
-from scripts.runner import clean_environment, tail
+from scripts.runner import clean_environment, prepend, tail
 from scripts.setup.environment import prepare
 from scripts.setup.lock import held
 from scripts.setup.steps import Step
@@ -24,8 +26,12 @@ from scripts.setup.variables import tvm_home
 # The one place that has it: what a program can ask for.
 _VERSIONED = ROOT / "scripts" / "plugin" / "tvm_dnnl" / "__init__.py"
 VERSION = re.search('^__version__ = "(.+)"$', _VERSIONED.read_text(), re.MULTILINE).group(1)
-# The prebuilt libtvm.so is older than what our own libraries need.
-TAG = "py3-none-manylinux_2_28_x86_64"
+# Of the wheel that auditwheel reads, which then replaces it by what the libraries need.
+_TAG = "py3-none-linux_x86_64"
+# Not in the wheel, and not in every Linux distribution that its tag stands for: a package that it
+# requires has the first; the readme names the others. With one GNU OpenMP for all, a process does
+# not have two sets of threads.
+_NOT_INCLUDED = ("libtvm_ffi.so", "libgomp.so.1", "libtinfo.so.6")
 
 _PROJECT = """\
 [build-system]
@@ -108,7 +114,6 @@ class Tree:
         header = "src/runtime/contrib/dnnl/dnnl_kernel.h"
         return {
             str(layout.tvm): "tvm",
-            str(layout.library): "tvm/libtvm_dnnl.so",
             # The headers that generated C source includes.
             str(layout.root / header): "tvm/include/dnnl/dnnl_kernel.h",
         }
@@ -131,24 +136,34 @@ class Plugin:
 
     def contents(self, layout):
         """Return what goes into the wheel: by path in the checkout, the path in the wheel."""
-        return {str(layout.plugin / "tvm_dnnl"): "tvm_dnnl"}
+        paths = (layout.plugin / "tvm_dnnl").iterdir()
+        return {str(path): f"tvm_dnnl/{path.name}" for path in paths if path != layout.library}
 
 
-def file_name(product):
-    """Return the name of a product's wheel."""
-    return f"{product.name.replace('-', '_')}-{VERSION}-{TAG}.whl"
+def existing(product, folder):
+    """Return the wheels of a product in a folder, of this version and for any platform."""
+    return sorted(folder.glob(f"{product.name.replace('-', '_')}-{VERSION}-*.whl"))
+
+
+def packaged_library(layout, folder):
+    """Return a copy of our library that finds oneDNN's beside itself only."""
+    library = folder / layout.library.name
+    shutil.copy2(layout.library, library)
+    _run(layout, ["patchelf", "--set-rpath", "$ORIGIN", str(library)])
+    return library
 
 
 def write_project(layout, folder, product):
     """Write what the build backend reads."""
+    (folder / "licenses").mkdir(parents=True)
     contents = {
         **product.contents(layout),
         str(layout.report_page / "dnnl_report_page"): "dnnl_report_page",
         # The name by which our library asks for it.
         str(layout.onednn / "lib" / "libdnnl.so.3"): f"{product.package}/libdnnl.so.3",
+        str(packaged_library(layout, folder)): f"{product.package}/{layout.library.name}",
     }
     files = "\n".join(f"{json.dumps(k)} = {json.dumps(v)}" for k, v in contents.items())
-    (folder / "licenses").mkdir(parents=True, exist_ok=True)
     (folder / "LICENSE").write_bytes((layout.root / "LICENSE").read_bytes())
     for name in ("LICENSE", "THIRD-PARTY-PROGRAMS"):
         text = layout.onednn / "share" / "doc" / "onednn" / name
@@ -173,25 +188,48 @@ def write_project(layout, folder, product):
         files=files,
     )
     (folder / "pyproject.toml").write_text(text)
-    (folder / "hatch_build.py").write_text(_HOOK.format(tag=json.dumps(TAG)))
+    (folder / "hatch_build.py").write_text(_HOOK.format(tag=json.dumps(_TAG)))
+
+
+def _run(layout, command, folder=None):
+    """Run a program of the environment."""
+    environ = clean_environment()
+    prepend(environ, "PATH", layout.bin)
+    done = subprocess.run(
+        command, cwd=folder, env=environ, pass_fds=held(), capture_output=True, text=True
+    )
+    if done.returncode:
+        raise SetupError("the wheel could not be built", "", tail(done.stdout + done.stderr))
 
 
 def build(layout, out, product):
     """Build the wheel of a product in the folder `out`; return its path. The layout is prepared."""
     folder = layout.native / "wheel"
+    shutil.rmtree(folder, ignore_errors=True)
     write_project(layout, folder, product)
-    command = [str(layout.python), "-m", "hatchling", "build", "-t", "wheel", "-d", str(out)]
-    done = subprocess.run(
-        command,
-        cwd=folder,
-        env=clean_environment(),
-        pass_fds=held(),
-        capture_output=True,
-        text=True,
-    )
-    if done.returncode:
-        raise SetupError("the wheel could not be built", "", tail(done.stdout + done.stderr))
-    return out / file_name(product)
+    python, audited = str(layout.python), folder / "audited"
+    _run(layout, [python, "-m", "hatchling", "build", "-t", "wheel", "-d", "."], folder)
+    command = [python, "-m", "auditwheel", "repair", "--plat", "auto", "--wheel-dir", str(audited)]
+    for name in _NOT_INCLUDED:
+        command += ["--exclude", name]
+    _run(layout, [*command, *map(str, existing(product, folder))])
+    (wheel,) = existing(product, audited)
+    check_audited(wheel)
+    for old in existing(product, out):
+        old.unlink()
+    out.mkdir(parents=True, exist_ok=True)
+    return Path(shutil.move(wheel, out / wheel.name))
+
+
+def check_audited(wheel):
+    """Raise SetupError if no manylinux tag fits a wheel, or it got libraries of this machine."""
+    with zipfile.ZipFile(wheel) as archive:
+        added = [Path(name).name for name in archive.namelist() if ".libs/" in name]
+    if added or "manylinux" not in wheel.name:
+        reason = f"it needs {', '.join(added)}" if added else "its C library is too new"
+        raise SetupError(
+            f"no manylinux tag fits {wheel.name}: {reason}", "build it with an older compiler."
+        )
 
 
 class BuildWheel(Step):
@@ -229,6 +267,6 @@ def main(args):
     product = Plugin() if args.relax else Tree()
     prepare(args, layout, extra_steps=[functools.partial(BuildWheel, out=out, product=product)])
     if not args.dry_run:
-        wheel = out / file_name(product)
+        (wheel,) = existing(product, out)
         print(f"{wheel} ({wheel.stat().st_size / 1e6:.0f} MB)")
     return 0

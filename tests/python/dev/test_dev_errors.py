@@ -18,7 +18,7 @@ import pytest
 
 from scripts.console import Console
 from scripts.errors import SetupError
-from scripts.layout import ROOT, Layout
+from scripts.layout import ROOT, Layout, PluginLayout
 from scripts.runner import Runner, explain_pip_failure
 from scripts.setup import machine, native, steps, variables
 
@@ -120,15 +120,18 @@ def test_another_platform(monkeypatch, system, kind):
     monkeypatch.setattr(platform, "system", lambda: system)
     monkeypatch.setattr(platform, "machine", lambda: kind)
     with pytest.raises(SetupError, match=f"{system} on {kind}") as caught:
-        machine.check_platform()
+        machine.check_platform(Layout.min_glibc)
     assert "TVM_HOME" in caught.value.remedy
 
 
-@pytest.mark.parametrize("libc", [None, "glibc 2.17"])
-def test_another_c_library(monkeypatch, libc):
+@pytest.mark.parametrize(
+    "layout, libc", [(Layout, None), (Layout, "glibc 2.31"), (PluginLayout, "glibc 2.17")]
+)
+def test_another_c_library(monkeypatch, layout, libc):
     monkeypatch.setattr(os, "confstr", lambda _: libc)
-    with pytest.raises(SetupError, match="glibc 2.28 or newer"):
-        machine.check_platform()
+    needed = ".".join(map(str, layout.min_glibc))
+    with pytest.raises(SetupError, match=f"{libc or 'another'}.* need glibc {needed} or newer"):
+        machine.check_platform(layout.min_glibc)
 
 
 def test_missing_system_libraries_name_their_packages():

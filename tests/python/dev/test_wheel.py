@@ -12,7 +12,9 @@ import zipfile
 
 import numpy as np
 import pytest
+from dnnl_tests.wheel_libraries import check_libraries
 
+from scripts.errors import SetupError
 from scripts.layout import ROOT, Layout
 from scripts.runner import clean_environment
 from scripts.setup import environment
@@ -82,7 +84,7 @@ def test_no_other_set_up_changes_what_goes_into_it(layout, tmp_path, monkeypatch
 
     def build(layout, out, product):
         assert (is_free(layout.lock), is_free(layout.in_use)) == (False, True)
-        (out / wheel.file_name(product)).write_text("")
+        (out / f"tvm_dnnl-{wheel.VERSION}-py3-none-any.whl").write_text("")
 
     monkeypatch.delenv("TVM_HOME", raising=False)
     monkeypatch.setattr(environment, "plan", lambda *_: [])
@@ -98,6 +100,24 @@ def built(tmp_path_factory):
     if os.environ.get("TVM_HOME"):
         pytest.skip("a wheel is built from the prebuilt tree")
     return wheel.build(LAYOUT, tmp_path_factory.mktemp("dist"), wheel.Tree())
+
+
+def test_its_libraries_run_where_its_tag_says(built, tmp_path):
+    check_libraries(built, tmp_path, {"libtvm.so", "libtvm_dnnl.so", "libdnnl.so.3"})
+
+
+def test_a_library_of_this_machine_is_no_part_of_it(tmp_path):
+    path = tmp_path / "tvm_dnnl-1-py3-none-manylinux_2_35_x86_64.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("tvm/libtvm.so", "")
+    wheel.check_audited(path)
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("tvm_dnnl.libs/libnew-1234.so.1", "")
+    with pytest.raises(SetupError, match="needs libnew-1234.so.1"):
+        wheel.check_audited(path)
+    with pytest.raises(SetupError, match="its C library is too new"):
+        (tmp_path / "empty-linux_x86_64.whl").write_bytes(b"PK\5\6" + bytes(18))
+        wheel.check_audited(tmp_path / "empty-linux_x86_64.whl")
 
 
 def test_it_holds_what_a_model_needs(built):

@@ -21,6 +21,7 @@ import tvm_dnnl
 from dnnl_modules import X4, compiled, conv_bias_relu, module, rand, run
 from dnnl_tests.models import onnx_networks
 from dnnl_tests.onnx_models import onnx_model
+from dnnl_tests.wheel_libraries import check_libraries
 
 from scripts import cli
 from scripts.bench.worker import Worker
@@ -131,6 +132,7 @@ def test_the_package_is_this_checkouts():
 @pytest.mark.slow
 def test_wheel(tmp_path):
     built = wheel.build(LAYOUT, tmp_path / "dist", wheel.Plugin())
+    check_libraries(built, tmp_path / "wheel", {"libtvm_dnnl_relax.so", "libdnnl.so.3"})
     with zipfile.ZipFile(built) as archive:
         names = set(archive.namelist())
         (name,) = (name for name in names if name.endswith(".dist-info/METADATA"))

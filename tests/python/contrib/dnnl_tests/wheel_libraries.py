@@ -1,0 +1,38 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""What the libraries in a wheel need of the machine that it is installed on."""
+
+import re
+import subprocess
+import zipfile
+
+
+def check_libraries(wheel, folder, names):
+    """Assert that a wheel has these libraries, and that its libraries run where its tag says."""
+    with zipfile.ZipFile(wheel) as archive:
+        paths = [archive.extract(each, folder) for each in archive.namelist() if ".so" in each]
+    paths = {path.rpartition("/")[2]: path for path in paths}
+    assert names <= set(paths)
+    tag = re.search(r"-manylinux_2_(\d+)_x86_64\.whl$", wheel.name)
+    assert tag, wheel.name
+    newest = 0
+    for path in paths.values():
+        said = subprocess.check_output(["readelf", "-dV", path], text=True, errors="replace")
+        # Nothing outside of the package.
+        assert set(re.findall(r"\((?:RUNPATH|RPATH)\).*\[(.*)\]", said)) <= {"$ORIGIN"}, path
+        newest = max([newest, *map(int, re.findall(r"GLIBC_2\.(\d+)", said))])
+    assert newest <= int(tag.group(1))
