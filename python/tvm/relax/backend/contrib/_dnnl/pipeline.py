@@ -19,9 +19,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 import tvm
-from tvm import relax
+from tvm import relax, tirx
 from tvm.contrib.onednn.partition.offload import Offloaded, offload
 from tvm.contrib.onednn.policy.op_spec import Rules
 from tvm.contrib.onednn.policy.tensors import COMPILER
@@ -93,15 +94,29 @@ def without_dead_code(mod: tvm.IRModule) -> tvm.IRModule:
     builder = relax.BlockBuilder(mod)
     for var in own:
         builder.update_func(var, short[var.name_hint])
-    # A partition reads no other function, and may have thousands of composites: the pass takes time
-    # that is quadratic in them.
+    # A partition may have thousands of composites: the pass takes time that is quadratic in them.
     partitions = {
         var: func for var, func in opaque.items() if func.attrs.get("Codegen") == COMPILER
     }
-    short = relax.transform.DeadCodeElimination()(_with_names_of(partitions, builder.finalize()))
+    eliminate = relax.transform.DeadCodeElimination(_read_by(partitions.values(), mod))
+    short = eliminate(_with_names_of(partitions, builder.finalize()))
     for var, func in partitions.items():
         short.update_func(var, func)
     return short
+
+
+def _read_by(functions: Iterable[relax.Function], mod: tvm.IRModule) -> list[str]:
+    """Return the names of the functions that others read, such as what a composite calls in TIR."""
+    names: dict[str, None] = {}
+
+    def visit(expr):
+        if isinstance(expr, tvm.ir.GlobalVar):
+            names[expr.name_hint] = None
+
+    if any(isinstance(func, tirx.PrimFunc) for _, func in mod.functions_items()):
+        for func in functions:
+            relax.analysis.post_order_visit(func, visit)
+    return list(names)
 
 
 def _with_names_of(functions: dict, mod: tvm.IRModule) -> tvm.IRModule:
