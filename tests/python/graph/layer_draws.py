@@ -20,6 +20,7 @@ from types import SimpleNamespace
 
 import numpy as np
 from op_draw import SIZES, Call, Draw
+from tvm.contrib.onednn.ops.schema import attributes_of
 from tvm.contrib.onednn.policy.rules.recurrent import (
     ACTIVATIONS,
     DIRECTIONS,
@@ -44,7 +45,9 @@ def _recurrent(name):
             attrs["activation"] = d.choice(ACTIVATIONS)
         data = (batch, steps, inputs) if attrs["batch_first"] else (steps, batch, inputs)
         is_int8 = name == LSTM and d.integer(0, 1)
-        shapes = operand_shapes(name, SimpleNamespace(**attrs), data, hidden, is_int8)
+        shapes = operand_shapes(
+            name, attributes_of(name, SimpleNamespace(**attrs)), data, hidden, is_int8
+        )
         values = [d.values(shape) - np.float32(0.9) for shape in shapes]
         if is_int8:
             for k, most in (1, 100), (2, 100), (-3, 3), (-1, 3):

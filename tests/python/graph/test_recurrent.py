@@ -23,6 +23,7 @@ import numpy as np
 import pytest
 from tvm.contrib.onednn.graph.infer import infer
 from tvm.contrib.onednn.graph.numpy_ops import evaluate_op
+from tvm.contrib.onednn.ops.schema import attributes_of
 from tvm.contrib.onednn.policy import cpu
 from tvm.contrib.onednn.policy.op_spec import Rules
 from tvm.contrib.onednn.policy.op_view import OpView, Tensor
@@ -54,8 +55,8 @@ def operands(name, attrs):
 def view(name="dnnl.lstm", direction="forward", batch_first=False, initial=False, **others):
     """Return a call with constant weights as the rule sees it."""
     attrs = dict(direction=direction, batch_first=batch_first, has_initial_state=initial)
-    attrs = SimpleNamespace(**attrs, linear_before_reset=False, activation="tanh")
-    vars(attrs).update(others)
+    more = {"dnnl.gru": {"linear_before_reset": False}, "dnnl.rnn": {"activation": "tanh"}}
+    attrs = attributes_of(name, SimpleNamespace(**attrs, **{**more.get(name, {}), **others}))
     args = [Tensor(each.shape, "float32", each) for each in operands(name, attrs)]
     args = [Tensor(each.dims, "float32") if k in (0, 4, 5) else each for k, each in enumerate(args)]
     return OpView(name, args, infer(name, args, attrs), attrs, returns_tuple=True)
@@ -113,8 +114,9 @@ def onnxruntime_results(op, attrs, data, weight, recurrent_weight, bias, *initia
 def test_numpy_definition_is_that_of_onnxruntime(op, own, direction):
     for batch_first, has_initial_state in itertools.product((False, True), repeat=2):
         attrs = dict(direction=direction, batch_first=batch_first)
-        attrs = SimpleNamespace(**attrs, has_initial_state=has_initial_state, **own)
         name = f"dnnl.{op.lower()}"
+        attrs = SimpleNamespace(**attrs, has_initial_state=has_initial_state, **own)
+        attrs = attributes_of(name, attrs)
         values = operands(name, attrs)
         types = [Tensor(value.shape, "float32") for value in values]
         got = evaluate_op(name, attrs, infer(name, types, attrs), values)
@@ -177,13 +179,14 @@ def test_refused(case):
 
 
 def test_refused_attributes():
+    def reason_of(call, **others):
+        attrs = SimpleNamespace(**{**vars(call.attrs), **others})
+        return reason(OpView(call.name, call.args, call.results, attrs, returns_tuple=True))
+
     call = view("dnnl.rnn", activation="elu")
     assert reason(call) == "activation=elu is not tanh or relu"
-    call.attrs.direction = "backward"
-    assert reason(call).startswith("direction=backward is not forward or")
-    call = view()
-    call.attrs.has_initial_state = True
-    assert reason(call) == "4 operands and 3 results, not 6 and 3"
+    assert reason_of(call, direction="backward").startswith("direction=backward is not forward or")
+    assert reason_of(view(), has_initial_state=True) == "4 operands and 3 results, not 6 and 3"
 
 
 def quantized(**others):
@@ -236,7 +239,7 @@ def test_flops():
 
 def test_cell_state_in_float32():
     """The cell state may be float32 where the data is of reduced precision."""
-    attrs = SimpleNamespace(direction="forward", batch_first=False, has_initial_state=True)
+    attrs = attributes_of(LSTM, SimpleNamespace(has_initial_state=True))
     shapes = operand_shapes(LSTM, attrs, (STEPS, BATCH, INPUTS), HIDDEN)
     dtypes = [*["bfloat16"] * 3, "float32", "bfloat16", "float32"]
     types = infer(LSTM, [Tensor(*each) for each in zip(shapes, dtypes)], attrs)

@@ -283,7 +283,7 @@ def test_strides_move_to_the_convolution_before():
     propagate_strides(graph, RULES)
     graph.sort()
     strides = [node.attrs.strides for node in graph.nodes if node.name == "nn.conv2d"]
-    assert strides == [[2, 2], [1, 1]]
+    assert strides == [(2, 2), (1, 1)]
 
 
 def test_open_sizes_that_differ_are_kept():
@@ -295,7 +295,7 @@ def test_open_sizes_that_differ_are_kept():
     propagate_strides(graph, RULES)
     graph.sort()
     strides = [node.attrs.strides for node in graph.nodes if node.name == "nn.conv2d"]
-    assert strides[-1] == [2, 2]
+    assert strides[-1] == (2, 2)
 
 
 @pytest.mark.parametrize("build, rewrite", [(qnn_sum, read_qnn), (selu, decompose)])

@@ -26,6 +26,7 @@ import re
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 
+from ..ops.schema import attributes_of
 from ..policy.op_view import Tensor, Value
 from ..policy.rules.binary import COMPARISON
 from ..policy.table import TABLE
@@ -47,7 +48,7 @@ def infer(name: str, args: Sequence[Value], attrs: SimpleNamespace) -> Value:
     args : Sequence[Value]
         The operands, in the table's order.
     attrs : SimpleNamespace
-        The attributes; those that have a usual value may be missing.
+        The attributes; those that have a default may be missing.
 
     Returns
     -------
@@ -59,7 +60,7 @@ def infer(name: str, args: Sequence[Value], attrs: SimpleNamespace) -> Value:
     KeyError
         The op is none of the table.
     """
-    return _INFERENCES[name](args, attrs, name)
+    return _INFERENCES[name](args, attributes_of(name, attrs), name)
 
 
 def has_inference(name: str | None) -> bool:
@@ -88,12 +89,11 @@ def _same(args, attrs, name):
 
 
 def _cast(args, attrs, name):
-    return Tensor(args[0].dims, str(attrs.dtype))
+    return Tensor(args[0].dims, attrs.dtype)
 
 
 def _converted(args, attrs, name):
-    dtype = str(getattr(attrs, "out_dtype", "") or "float32")
-    return Tensor(args[0].dims, dtype)
+    return Tensor(args[0].dims, attrs.out_dtype or "float32")
 
 
 def _binary(args, attrs, name):
@@ -120,10 +120,10 @@ def _is_size(size) -> bool:
 
 
 def _take(args, attrs, name):
-    (data, indices), axis = args, getattr(attrs, "axis", None)
+    (data, indices), axis = args, attrs.axis
     if axis is None:
         return Tensor(indices.dims, data.dtype)
-    axis = int(axis) % len(data.dims)
+    axis %= len(data.dims)
     return Tensor((*data.dims[:axis], *indices.dims, *data.dims[axis + 1 :]), data.dtype)
 
 
@@ -154,10 +154,8 @@ def _batch_norm(args, attrs, name):
 
 def reduced_axes(attrs: SimpleNamespace, rank: int) -> list[int]:
     """Return the axes that an op reduces, counted from the front: no axis means all of them."""
-    axis = getattr(attrs, "axis", None)
-    listed = [axis] if isinstance(axis, int) else axis or ()
-    axes = {int(each) % rank for each in listed} or set(range(rank))
-    if listed and getattr(attrs, "exclude", False):
+    axes = {axis % rank for axis in attrs.axis or ()} or set(range(rank))
+    if attrs.axis and getattr(attrs, "exclude", False):
         axes = set(range(rank)) - axes
     return sorted(axes)
 
@@ -166,7 +164,7 @@ def _reduce(args, attrs, name):
     dims = args[0].dims
     axes = reduced_axes(attrs, len(dims))
     kept = [(axis, 1 if axis in axes else dim) for axis, dim in enumerate(dims)]
-    if not getattr(attrs, "keepdims", False):
+    if not attrs.keepdims:
         kept = [(axis, dim) for axis, dim in kept if axis not in axes]
     return Tensor(tuple(dim for _, dim in kept), args[0].dtype)
 
@@ -176,7 +174,7 @@ def _reshape(args, attrs, name):
 
 
 def _reverse_reshape(args, attrs, name):
-    reverse = reshaped(args[0].dims[::-1], list(attrs.newshape)[::-1])
+    reverse = reshaped(args[0].dims[::-1], attrs.newshape[::-1])
     return Tensor(reverse[::-1], args[0].dtype)
 
 
@@ -225,15 +223,15 @@ def _flatten(args, attrs, name):
 
 
 def _expand_dims(args, attrs, name):
-    dims, count = args[0].dims, int(getattr(attrs, "num_newaxis", 1))
-    axis = int(attrs.axis) % (len(dims) + 1)
+    dims, count = args[0].dims, attrs.num_newaxis
+    axis = attrs.axis % (len(dims) + 1)
     return Tensor((*dims[:axis], *(1,) * count, *dims[axis:]), args[0].dtype)
 
 
 def _squeeze(args, attrs, name):
     dims = args[0].dims
     axes = attrs.axis if attrs.axis is not None else [a for a, dim in enumerate(dims) if dim == 1]
-    gone = {int(axis) % len(dims) for axis in axes}
+    gone = {axis % len(dims) for axis in axes}
     return Tensor(tuple(dim for axis, dim in enumerate(dims) if axis not in gone), args[0].dtype)
 
 
@@ -245,7 +243,7 @@ def _transpose(args, attrs, name):
 
 def _concatenate(args, attrs, name):
     fields = args[0]
-    axis = int(attrs.axis) % len(fields[0].dims)
+    axis = attrs.axis % len(fields[0].dims)
     total: Size = 0
     for field in fields:
         size = field.dims[axis]
@@ -257,13 +255,13 @@ def _concatenate(args, attrs, name):
 
 def _stack(args, attrs, name):
     fields = args[0]
-    axis = int(attrs.axis) % (len(fields[0].dims) + 1)
+    axis = attrs.axis % (len(fields[0].dims) + 1)
     dims = (*fields[0].dims[:axis], len(fields), *fields[0].dims[axis:])
     return Tensor(dims, fields[0].dtype)
 
 
 def _split(args, attrs, name):
-    dims, axis = list(args[0].dims), int(attrs.axis)
+    dims, axis = list(args[0].dims), attrs.axis
     axis, given = axis % len(dims), attrs.indices_or_sections
     if isinstance(given, int):
         sizes = [dims[axis] // given] * given
@@ -277,9 +275,8 @@ def _split(args, attrs, name):
 def sliced(attrs: SimpleNamespace, rank: int) -> list[tuple[int, slice]]:
     """Return what a strided slice takes of each of its axes, counted from the front."""
     begin, end = list(attrs.begin), list(attrs.end)
-    axes = getattr(attrs, "axes", None)
-    axes = range(len(begin)) if axes is None else axes
-    is_size = str(getattr(attrs, "slice_mode", "end")) == "size"
+    axes = range(len(begin)) if attrs.axes is None else attrs.axes
+    is_size = attrs.slice_mode == "size"
     steps = [] if is_size else list(attrs.strides or ())
     steps += [1] * (len(begin) - len(steps))
     end += [None] * (len(begin) - len(end))
@@ -310,7 +307,7 @@ def _sliced_size(size: Size, part: slice) -> Size:
 
 def _pad(args, attrs, name):
     dims = (
-        None if dim is None else dim + sum(map(int, width))
+        None if dim is None else dim + sum(width)
         for dim, width in zip(args[0].dims, attrs.pad_width)
     )
     return Tensor(tuple(dims), args[0].dtype)
@@ -318,8 +315,7 @@ def _pad(args, attrs, name):
 
 def _layout_transform(args, attrs, name):
     source, target = (
-        re.findall(r"(\d*)([A-Za-z])", str(layout))
-        for layout in (attrs.src_layout, attrs.dst_layout)
+        re.findall(r"(\d*)([A-Za-z])", layout) for layout in (attrs.src_layout, attrs.dst_layout)
     )
     sizes: dict[str, Size] = {}
     for (_, letter), dim in zip(source, args[0].dims):

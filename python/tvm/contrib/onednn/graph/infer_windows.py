@@ -35,8 +35,7 @@ def for_each(values: int | Sequence[int], count: int) -> list[int]:
 
 def out_dtype(attrs: SimpleNamespace, data: Tensor) -> str:
     """Return the type of a result: that of the data, unless the attributes say another one."""
-    dtype = str(getattr(attrs, "out_dtype", "") or "")
-    return dtype if dtype not in ("", "None") else data.dtype
+    return attrs.out_dtype or data.dtype
 
 
 def windows(
@@ -91,13 +90,13 @@ def spatial_axes(layout: str) -> list[int]:
 
 def _conv(args, attrs, name):
     data, weight = args
-    layout, kernel_layout = str(attrs.data_layout), str(attrs.kernel_layout)
+    layout, kernel_layout = attrs.data_layout, attrs.kernel_layout
     kernel = dict(zip(kernel_layout, weight.dims))
     axes, is_transposed = spatial_axes(layout), name.endswith("_transpose")
     count = len(axes)
     strides, dilation = (for_each(each, count) for each in (attrs.strides, attrs.dilation))
     padding = both_sides(attrs.padding, count)
-    more = for_each(getattr(attrs, "output_padding", 0), count) if is_transposed else [0] * count
+    more = for_each(attrs.output_padding, count) if is_transposed else [0] * count
     dims = list(data.dims)
     for k, axis in enumerate(axes):
         window = (kernel[layout[axis]] - 1) * dilation[k] + 1
@@ -105,7 +104,7 @@ def _conv(args, attrs, name):
             dims[axis] = windows(dims[axis], padding[k], window, strides[k])
         elif dims[axis] is not None:
             dims[axis] = (dims[axis] - 1) * strides[k] + window - sum(padding[k]) + more[k]
-    groups = int(getattr(attrs, "groups", 1))
+    groups = attrs.groups
     if is_transposed:
         dims[layout.index("C")] = kernel["O"] * groups
     else:
@@ -124,47 +123,46 @@ def _out_channels(channels: Size, kernel: dict[str, Size], groups: int) -> Size:
 
 def _pool(args, attrs, name):
     (data,) = args
-    axes = spatial_axes(str(attrs.layout))
+    axes = spatial_axes(attrs.layout)
     count = len(axes)
     window, strides = (for_each(each, count) for each in (attrs.pool_size, attrs.strides))
-    dilation = for_each(getattr(attrs, "dilation", 1), count)
-    padding = both_sides(getattr(attrs, "padding", 0), count)
-    is_ceil, dims = bool(getattr(attrs, "ceil_mode", False)), list(data.dims)
+    dilation, padding = for_each(attrs.dilation, count), both_sides(attrs.padding, count)
+    dims = list(data.dims)
     for k, axis in enumerate(axes):
         extent = (window[k] - 1) * dilation[k] + 1
-        dims[axis] = windows(dims[axis], padding[k], extent, strides[k], is_ceil)
+        dims[axis] = windows(dims[axis], padding[k], extent, strides[k], attrs.ceil_mode)
     return Tensor(tuple(dims), data.dtype)
 
 
 def _global_pool(args, attrs, name):
-    axes = spatial_axes(str(attrs.layout))
+    axes = spatial_axes(attrs.layout)
     dims = (1 if axis in axes else dim for axis, dim in enumerate(args[0].dims))
     return Tensor(tuple(dims), args[0].dtype)
 
 
 def _adaptive_pool(args, attrs, name):
-    dims, axes = list(args[0].dims), spatial_axes(str(attrs.layout))
-    given = attrs.output_size or []
+    dims, axes = list(args[0].dims), spatial_axes(attrs.layout)
+    given = attrs.output_size
     for axis, size in zip(axes, for_each(given, len(axes)) if given else dims):
         dims[axis] = size if given else dims[axis]
     return Tensor(tuple(dims), args[0].dtype)
 
 
 def _resize(args, attrs, name):
-    data, layout = args[0], str(attrs.layout)
+    data, layout = args[0], attrs.layout
     dims, axes = list(data.dims), spatial_axes(layout)
-    given = getattr(attrs, "size", None)
+    given = getattr(attrs, "size", None)  # an upsampling has none
     for k, axis in enumerate(axes):
         if given:
             dims[axis] = for_each(given, len(axes))[k]
             continue
-        scale = float(getattr(attrs, f"scale_{layout[axis].lower()}"))
+        scale = getattr(attrs, f"scale_{layout[axis].lower()}")
         size = dims[axis]
         if isinstance(size, int):
             dims[axis] = int(round(size * scale))
         else:
             dims[axis] = size * int(scale) if size is not None and scale % 1 == 0 else None
-    return Tensor(tuple(dims), out_dtype(attrs, data))
+    return Tensor(tuple(dims), getattr(attrs, "out_dtype", "") or data.dtype)
 
 
 _DIMENSIONS = (1, 2, 3)

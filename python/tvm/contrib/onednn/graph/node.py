@@ -145,12 +145,8 @@ class Node(OpView):
             self._type, self.compute_type = self.compute_type(), None
         return self._type
 
-    @property
-    def attrs(self) -> Any:
-        """The attributes of a call."""
-        if callable(self._attrs):
-            self._attrs = self._attrs()
-        return self._attrs
+    def _declared(self, given: object) -> object:
+        return super()._declared(given) if self.is_call else given
 
     @property
     def args(self) -> list[Value]:

@@ -36,16 +36,16 @@ def _transpose(attrs, result_type, data):
 
 
 def _concatenate(attrs, result_type, fields):
-    return np.concatenate(fields, int(attrs.axis))
+    return np.concatenate(fields, attrs.axis)
 
 
 def _stack(attrs, result_type, fields):
-    return np.stack(fields, int(attrs.axis))
+    return np.stack(fields, attrs.axis)
 
 
 def _split(attrs, result_type, data):
     given = attrs.indices_or_sections
-    return np.split(data, given if isinstance(given, int) else list(given), int(attrs.axis))
+    return np.split(data, given if isinstance(given, int) else list(given), attrs.axis)
 
 
 def _strided_slice(attrs, result_type, data):
@@ -56,18 +56,15 @@ def _strided_slice(attrs, result_type, data):
 
 
 def _pad(attrs, result_type, data, value):
-    width = [tuple(map(int, each)) for each in attrs.pad_width]
-    mode = str(attrs.pad_mode)
-    if mode != "constant":
-        return np.pad(data, width, mode)
-    return np.pad(data, width, constant_values=value.reshape(()).astype(data.dtype))
+    if attrs.pad_mode != "constant":
+        return np.pad(data, attrs.pad_width, attrs.pad_mode)
+    return np.pad(data, attrs.pad_width, constant_values=value.reshape(()).astype(data.dtype))
 
 
 def _layout_transform(attrs, result_type, data):
     """Split the axes of blocks, and join them again."""
     source, target = (
-        re.findall(r"(\d*)([A-Za-z])", str(layout))
-        for layout in (attrs.src_layout, attrs.dst_layout)
+        re.findall(r"(\d*)([A-Za-z])", layout) for layout in (attrs.src_layout, attrs.dst_layout)
     )
     axes = [letter for _, letter in source if letter.isupper()]
     # Each axis whole, in the order of the source: with the block, which is the inner part, behind.
@@ -88,11 +85,10 @@ def _layout_transform(attrs, result_type, data):
 
 
 def _take(attrs, result_type, data, indices):
-    if int(getattr(attrs, "batch_dims", 0) or 0):
+    if attrs.batch_dims:
         raise UndefinedResult(f"batch_dims={attrs.batch_dims}")
-    mode = str(getattr(attrs, "mode", "clip"))
-    axis = getattr(attrs, "axis", None)
-    return np.take(data, indices, axis, mode="raise" if mode == "fast" else mode)
+    mode = "raise" if attrs.mode == "fast" else attrs.mode
+    return np.take(data, indices, attrs.axis, mode=mode)
 
 
 def _filled(value: int | None = None):

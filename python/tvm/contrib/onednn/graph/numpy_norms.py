@@ -64,28 +64,28 @@ def _normalized(data: Array, axes, epsilon: float) -> Array:
 
 
 def _affine(attrs, data: Array, gamma: Array, beta: Array) -> Array:
-    axis = int(attrs.axis)
-    data = data * along(gamma, axis, data.ndim) if getattr(attrs, "scale", True) else data
-    return data + along(beta, axis, data.ndim) if getattr(attrs, "center", True) else data
+    axis = attrs.axis
+    data = data * along(gamma, axis, data.ndim) if attrs.scale else data
+    return data + along(beta, axis, data.ndim) if attrs.center else data
 
 
 def _batch_norm(attrs, result_type, data, gamma, beta, mean, variance):
-    shift, square = (along(each, int(attrs.axis), data.ndim) for each in (mean, variance))
+    shift, square = (along(each, attrs.axis, data.ndim) for each in (mean, variance))
     normal = (data - shift) / np.sqrt(square + attrs.epsilon)
     return [_affine(attrs, normal, gamma, beta), mean, variance]
 
 
 def _layer_norm(attrs, result_type, data, gamma, beta):
-    return _affine(attrs, _normalized(data, int(attrs.axis), attrs.epsilon), gamma, beta)
+    return _affine(attrs, _normalized(data, attrs.axis, attrs.epsilon), gamma, beta)
 
 
 def _instance_norm(attrs, result_type, data, gamma, beta):
-    axes = tuple(axis for axis in range(1, data.ndim) if axis != int(attrs.axis) % data.ndim)
+    axes = tuple(axis for axis in range(1, data.ndim) if axis != attrs.axis % data.ndim)
     return _affine(attrs, _normalized(data, axes, attrs.epsilon), gamma, beta)
 
 
 def _group_norm(attrs, result_type, data, gamma, beta):
-    axis = int(attrs.axis) % data.ndim
+    axis = attrs.axis % data.ndim
     split = data.reshape(*data.shape[:axis], attrs.num_groups, -1, *data.shape[axis + 1 :])
     # The axes in front of the channels, and the groups, keep statistics of their own.
     axes = tuple(range(axis + 1, split.ndim))
@@ -103,7 +103,7 @@ def _l2_normalize(attrs, result_type, data):
 
 
 def _lrn(attrs, result_type, data):
-    axis, size = int(attrs.axis) % data.ndim, int(attrs.size)
+    axis, size = attrs.axis % data.ndim, attrs.size
     width = [(size // 2,) * 2 if i == axis else (0, 0) for i in range(data.ndim)]
     square, lines = np.pad(data**2, width), data.shape[axis]
     total = sum(np.take(square, range(i, i + lines), axis) for i in range(size))
@@ -111,13 +111,13 @@ def _lrn(attrs, result_type, data):
 
 
 def _softmax(attrs, result_type, data):
-    exponential = np.exp(data - data.max(int(attrs.axis), keepdims=True))
-    return exponential / exponential.sum(int(attrs.axis), keepdims=True)
+    exponential = np.exp(data - data.max(attrs.axis, keepdims=True))
+    return exponential / exponential.sum(attrs.axis, keepdims=True)
 
 
 def _log_softmax(attrs, result_type, data):
-    shifted = data - data.max(int(attrs.axis), keepdims=True)
-    return shifted - np.log(np.exp(shifted).sum(int(attrs.axis), keepdims=True))
+    shifted = data - data.max(attrs.axis, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(attrs.axis, keepdims=True))
 
 
 def _nan_safe_softmax(attrs, result_type, data):

@@ -29,6 +29,7 @@ from typing import Union
 
 import numpy as np
 
+from ..ops.schema import attributes_of
 from ..policy.op_view import Tensor
 from ..policy.rules.quantize import along, dequantized, quantized
 from ..policy.rules.resize import ROUND
@@ -65,7 +66,8 @@ def define(name: str) -> Definition:
     KeyError
         The op has no definition.
     """
-    return DEFINITIONS[name]
+    definition = DEFINITIONS[name]
+    return lambda attrs, *others: definition(attributes_of(name, attrs), *others)
 
 
 def has_definition(name: str | None) -> bool:
@@ -87,7 +89,7 @@ def evaluate_op(
     name : str
         The op.
     attrs : SimpleNamespace
-        The attributes; those that have a usual value may be missing.
+        The attributes; those that have a default may be missing.
     result_type : Tensor | tuple[Tensor, ...]
         The type of the result. Open dimensions are inferred from the values.
     values : Sequence
@@ -167,7 +169,7 @@ def _leaky_relu(attrs, result_type, x):
 
 
 def _prelu(attrs, result_type, x, slopes):
-    return np.where(x > 0, x, x * along(slopes, int(attrs.axis), x.ndim))
+    return np.where(x > 0, x, x * along(slopes, attrs.axis, x.ndim))
 
 
 def _clip(attrs, result_type, x):
@@ -175,7 +177,7 @@ def _clip(attrs, result_type, x):
 
 
 def _bias_add(attrs, result_type, x, bias):
-    return x + along(bias, int(getattr(attrs, "axis", 1)), x.ndim)
+    return x + along(bias, attrs.axis, x.ndim)
 
 
 def _elu(attrs, result_type, x):
@@ -211,14 +213,14 @@ def _swish(attrs, result_type, x):
 
 
 def _quantize(attrs, result_type, x, scale, zero_point):
-    integers = quantized(x, scale, zero_point, _axis(attrs), result_type.dtype)
+    integers = quantized(x, scale, zero_point, attrs.axis, result_type.dtype)
     if integers is None:
         raise UndefinedResult(f"not a number, or no quantized type: {result_type.dtype}")
     return integers
 
 
 def _dequantize(attrs, result_type, x, scale, zero_point):
-    return dequantized(x, scale, zero_point, _axis(attrs))
+    return dequantized(x, scale, zero_point, attrs.axis)
 
 
 def _dynamically_quantized(x: Array) -> tuple:
@@ -272,12 +274,12 @@ def _quantized_in_blocks(x: Array, block: int, most: int) -> Array:
 
 
 def _block_quantized_dense(attrs, result_type, x, weight, scales, zero_points=None):
-    bits, (units, blocks) = int(attrs.bits), scales.shape
+    bits, (units, blocks) = attrs.bits, scales.shape
     # Runtimes may compute in float32 nevertheless: on CPUs without dot products of 8 bits.
-    if int(getattr(attrs, "accuracy_level", 0)) == 4:
+    if attrs.accuracy_level == 4:
         # One row has 16 bits, less what rounding errors of the scale need.
         steps = 32638 if math.prod(x.shape[:-1]) == 1 else 127
-        x = _quantized_in_blocks(x, int(attrs.block_size), steps)
+        x = _quantized_in_blocks(x, attrs.block_size, steps)
     shifts = np.arange(0, 8, bits)
     values = (weight[..., None].astype("int32") >> shifts) & (2**bits - 1)
     zeros = 2 ** (bits - 1) if zero_points is None else zero_points[..., None].astype("int32")
@@ -293,10 +295,6 @@ def _divide(x: Array, y: Array) -> Array:
         raise UndefinedResult("divide of integers by zero")
     quotient = x // y
     return quotient + ((quotient < 0) & (quotient * y != x))
-
-
-def _axis(attrs) -> int:
-    return int(getattr(attrs, "axis", -1))
 
 
 DEFINITIONS: dict[str, Definition] = {

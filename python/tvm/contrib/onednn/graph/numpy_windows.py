@@ -37,8 +37,8 @@ def _reordered(values: Array, layout: str, wanted: str) -> Array:
 def _operands(attrs, data: Array, weight: Array, order: str) -> tuple[Array, Array, str]:
     """Return the data as N, C, spatial, the weight in an order, and the letters of the former."""
     letters = _SPATIAL[5 - data.ndim :]
-    source = _reordered(wide(data), str(attrs.data_layout), "NC" + letters)
-    return source, _reordered(wide(weight), str(attrs.kernel_layout), order + letters), letters
+    source = _reordered(wide(data), attrs.data_layout, "NC" + letters)
+    return source, _reordered(wide(weight), attrs.kernel_layout, order + letters), letters
 
 
 def _taps(
@@ -54,20 +54,17 @@ def _taps(
 
 def _window_attrs(attrs, count: int) -> tuple[list[int], list[int], list[tuple[int, int]]]:
     """Return strides, dilation and the padding of both sides for each spatial axis."""
-    strides, dilation = (
-        for_each(getattr(attrs, name, 1), count) for name in ("strides", "dilation")
-    )
-    return strides, dilation, both_sides(getattr(attrs, "padding", 0), count)
+    strides, dilation = (for_each(each, count) for each in (attrs.strides, attrs.dilation))
+    return strides, dilation, both_sides(attrs.padding, count)
 
 
 def _conv_result(attrs, out: Array, letters: str) -> Array:
-    layout = str(getattr(attrs, "out_layout", "") or attrs.data_layout)
-    return _reordered(out, "NC" + letters, layout)
+    return _reordered(out, "NC" + letters, attrs.out_layout or attrs.data_layout)
 
 
 def _conv(attrs, result_type, data, weight):
     source, weight, letters = _operands(attrs, data, weight, "OI")
-    count, groups = len(letters), int(getattr(attrs, "groups", 1))
+    count, groups = len(letters), attrs.groups
     strides, dilation, padding = _window_attrs(attrs, count)
     source = np.pad(source, [(0, 0), (0, 0), *padding])
     # A depthwise weight may have the outputs of each input channel in the place of I.
@@ -88,9 +85,9 @@ def _conv(attrs, result_type, data, weight):
 def _conv_transpose(attrs, result_type, data, weight):
     """Add each value's multiple of the kernel to the output, and cut the padding off."""
     source, weight, letters = _operands(attrs, data, weight, "IO")
-    count, groups = len(letters), int(getattr(attrs, "groups", 1))
+    count, groups = len(letters), attrs.groups
     strides, dilation, padding = _window_attrs(attrs, count)
-    more = for_each(getattr(attrs, "output_padding", 0), count)
+    more = for_each(attrs.output_padding, count)
     sizes, kernel = source.shape[2:], weight.shape[2:]
     source = source.reshape(source.shape[0], groups, source.shape[1] // groups, -1)
     weight = np.swapaxes(weight.reshape(groups, -1, *weight.shape[1:]), 1, 2)
@@ -108,7 +105,7 @@ def _conv_transpose(attrs, result_type, data, weight):
 
 def _pool(kind: str):
     def compute(attrs, result_type, data):
-        layout, letters = str(attrs.layout), _SPATIAL[5 - data.ndim :]
+        layout, letters = attrs.layout, _SPATIAL[5 - data.ndim :]
         source, count = _reordered(wide(data), layout, "NC" + letters), data.ndim - 2
         kernel = for_each(attrs.pool_size, count)
         strides, dilation, padding = _window_attrs(attrs, count)
@@ -144,7 +141,7 @@ def _pool(kind: str):
 
 def _counted(attrs, sizes: Sequence[int], padding: list[tuple[int, int]]) -> tuple[slice, ...]:
     """Return what of padded data an average counts; what is beyond the padding never."""
-    if getattr(attrs, "count_include_pad", False):
+    if attrs.count_include_pad:
         return tuple(slice(0, size + sum(both)) for size, both in zip(sizes, padding))
     return tuple(slice(before, before + size) for size, (before, _) in zip(sizes, padding))
 
@@ -152,7 +149,7 @@ def _counted(attrs, sizes: Sequence[int], padding: list[tuple[int, int]]) -> tup
 def _adaptive_pool(kind: str):
     def compute(attrs, result_type, data):
         data = wide(data)
-        for axis in spatial_axes(str(attrs.layout)):
+        for axis in spatial_axes(attrs.layout):
             size, count = data.shape[axis], result_type.shape[axis]
             parts = []
             for i in range(count):
@@ -171,7 +168,7 @@ def _resize(name: str):
         method, mode, rounding = sampling(name, attrs)
         if method not in ("nearest_neighbor", "linear", "bilinear", "trilinear"):
             raise UndefinedResult(f"method={method}")
-        for axis in spatial_axes(str(attrs.layout)):
+        for axis in spatial_axes(attrs.layout):
             size, out = data.shape[axis], result_type.shape[axis]
             places = coordinates(mode, size, out, "float64")
             if places is None:

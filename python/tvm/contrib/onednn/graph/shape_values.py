@@ -123,7 +123,7 @@ class ShapeValues:
         values = [self.of(bound) for bound in bounds]
         if not isinstance(data.type, Tensor) or None in values:
             return None
-        if str(node.attrs.slice_mode) != "end":
+        if node.attrs.slice_mode != "end":
             return None
         source, (begin, end, strides) = data.type.dims, values
         if not len(begin) == len(end) == len(source) or any(step != 1 for step in strides):
@@ -172,9 +172,9 @@ _BROADCAST = ("floor_divide", "logical_and", "logical_or", "power", "where")
 
 def _gathered(node: Node) -> Sequence[Size] | None:
     data, indices = (operand.type.dims for operand in node.operands)
-    if node.attrs.axis is None or int(node.attrs.batch_dims):
+    if node.attrs.axis is None or node.attrs.batch_dims:
         return None
-    axis = int(node.attrs.axis) % len(data)
+    axis = node.attrs.axis % len(data)
     return [*data[:axis], *indices, *data[axis + 1 :]]
 
 
@@ -239,7 +239,7 @@ def _sliced_like(attrs, data: Elements, other: Elements) -> Elements | None:
 
 
 def _scattered(attrs, data: Elements, indices: Elements, updates: Elements) -> Elements | None:
-    if str(attrs.reduction) != "update":
+    if attrs.reduction != "update":
         return None
     result = list(data)
     for index, update in zip(indices, updates):
@@ -254,7 +254,7 @@ def _sliced(attrs, data: Elements, *others: Elements) -> Elements | None:
     if begin is None or len(begin) != 1 or end is None or len(end) != 1:
         return None
     step = strides[0] if strides else 1
-    if str(attrs.slice_mode) == "size":
+    if attrs.slice_mode == "size":
         stop = len(data) if end[0] < 0 else begin[0] + end[0]
         return data[begin[0] : stop]
     return data[begin[0] : end[0] : step] if step > 0 else None

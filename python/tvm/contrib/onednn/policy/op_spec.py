@@ -23,6 +23,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..ops.schema import Attr
 from ..options import Options
 from .op_view import OpView
 from .operands import is_per_channel
@@ -45,6 +46,8 @@ class OpSpec:
         The Relay op, or the name of a virtual op, which starts with "dnnl.".
     reason : Callable
         The rule: returns None for a call that oneDNN can run, else why it cannot.
+    attrs : tuple[Attr, ...]
+        Its attributes.
     channel_axis : Callable | None
         For an op that accepts a bias: the channel axis of a call's result.
     heavy : bool
@@ -115,6 +118,7 @@ class OpSpec:
     name: str
     reason: Callable[[OpView], str | None]
     channel_axis: Callable[[OpView], int] | None = None
+    attrs: tuple[Attr, ...] = ()
     heavy: bool = False
     cost_weight: int = 1
     moves: str | None = None

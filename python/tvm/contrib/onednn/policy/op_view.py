@@ -29,6 +29,7 @@ from typing import Any, Union
 import numpy as np
 
 from ..graph.dim import Dim, Size
+from ..ops.schema import attributes_of
 
 
 class Tensor:
@@ -105,9 +106,9 @@ class OpView:
         The operands, in Relay's order.
     results : tuple[Value, ...]
         The result, or those of an op that returns a tuple.
-    attrs : object
-        The attributes by Relay's names: numbers, strings, sequences of integers. An integer may
-        be an object with the integer in `value`; one that is not known is something else.
+    attrs : object | Callable[[], object]
+        The attributes by Relay's names, or what reads them when they are asked for. Those that the
+        row of the op declares are read in their types; of these, one with a default may be missing.
     arg_names : Sequence[str] | None
         What messages call each operand, such as "data"; None for "argument 0" and so on.
     returns_tuple : bool
@@ -117,12 +118,14 @@ class OpView:
     name: str
     args: Sequence[Value]
     results: tuple[Value, ...]
-    attrs: Any
     arg_names: Sequence[str]
     returns_tuple: bool
 
     # Whether TVM can tell the shape of the results where that is open.
     has_shape_function: bool = True
+
+    # Whether the attributes have been read.
+    _is_read: bool = False
 
     # Another number where the operands have changed.
     version: int = 0
@@ -132,13 +135,25 @@ class OpView:
         name: str,
         args: Sequence[Value],
         results: tuple[Value, ...],
-        attrs: object = None,
+        attrs: object | Callable[[], object] = None,
         arg_names: Sequence[str] | None = None,
         returns_tuple: bool = False,
     ):
-        self.name, self.args, self.results, self.attrs = name, args, results, attrs
+        self.name, self.args, self.results, self._attrs = name, args, results, attrs
         self.arg_names = arg_names or [f"argument {i}" for i in range(len(args))]
         self.returns_tuple = returns_tuple
+
+    @property
+    def attrs(self) -> Any:
+        """The attributes."""
+        if not self._is_read:
+            given = self._attrs() if callable(self._attrs) else self._attrs
+            self._attrs, self._is_read = self._declared(given), True
+        return self._attrs
+
+    def _declared(self, given: object) -> object:
+        """Return attributes as the row of the op declares them."""
+        return attributes_of(self.name, given)
 
     def is_filled(self, k: int, axis: int) -> bool | None:
         """Whether tensor `k` of the first operand has elements along an axis in each run.

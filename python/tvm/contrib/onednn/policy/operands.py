@@ -45,7 +45,7 @@ def is_per_channel(
         Of the result, not negative.
     """
     if call.name in _ALONG_AXIS:
-        return int(call.attrs.axis) % len(result) == channel_axis
+        return call.attrs.axis % len(result) == channel_axis
     axis = channel_axis - (len(result) - len(operand))
     padded = (1,) * (len(result) - len(operand)) + operand
     if len(operand) > len(result) or padded[channel_axis] != result[channel_axis]:

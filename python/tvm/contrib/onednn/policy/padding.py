@@ -56,7 +56,7 @@ def _is_neutral(pad: OpView, kind: str, is_not_negative: bool) -> bool:
     """Whether the values that are padded are those that the call would pad with."""
     value = pad.args[1]
     is_known = value.is_constant and known_product(value.shape) == 1
-    if not is_known or str(pad.attrs.pad_mode) != "constant":
+    if not is_known or pad.attrs.pad_mode != "constant":
         return False
     number = float(value.value.reshape(()))
     if kind != "lowest":
@@ -67,7 +67,7 @@ def _is_neutral(pad: OpView, kind: str, is_not_negative: bool) -> bool:
 def _padding(pad: OpView, call: OpView, kind: str) -> list[int] | None:
     """Return the padding of the call and the pad together; None if it cannot be one padding."""
     attrs = call.attrs
-    layout = str(getattr(attrs, "data_layout", None) or attrs.layout)
+    layout = getattr(attrs, "data_layout", None) or attrs.layout
     letters = SPATIAL[5 - len(layout) :]
     own = ints(attrs.padding)
     widths = [ints(width) for width in pad.attrs.pad_width]

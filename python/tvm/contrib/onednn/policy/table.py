@@ -18,6 +18,7 @@
 
 from __future__ import annotations
 
+from ..ops.schema import DType, Float, Int, declare
 from .op_spec import (
     FUNCTION,
     OpSpec,
@@ -31,10 +32,11 @@ from .op_spec import (
     root,
     view,
 )
+from .rules.attention import ATTRS as ATTENTION
 from .rules.attention import attention_flops, attention_reason
 from .rules.binary import BINARY, COMPARISON, DIVIDE
-from .rules.conv import CONV, CONV_TRANSPOSE
-from .rules.copies import broadcast_to_reason, take_reason, where_reason
+from .rules.conv import CONV, CONV_TRANSPOSE, conv_attributes, transposed_conv_attributes
+from .rules.copies import BROADCAST_TO, TAKE, broadcast_to_reason, take_reason, where_reason
 from .rules.eltwise import (
     CLIP,
     cast_reason,
@@ -45,11 +47,27 @@ from .rules.eltwise import (
     virtual_reason,
 )
 from .rules.matmul import BATCH_MATMUL, BLOCK_DENSE, DENSE, DYNAMIC_DENSE, MATMUL
-from .rules.pool import ADAPTIVE, MAX_ADAPTIVE, MAX_POOL, POOL
+from .rules.pool import (
+    ADAPTIVE,
+    MAX_ADAPTIVE,
+    MAX_POOL,
+    POOL,
+    adaptive_attributes,
+    average_attributes,
+    pool_attributes,
+)
+from .rules.quantize import ATTRS as QUANTIZATION
 from .rules.quantize import dequantize_reason, quantize_reason
-from .rules.recurrent import GRU, LSTM, RECURRENT, RNN
+from .rules.recurrent import GRU, LSTM, RNN, recurrent
 from .rules.reduce import (
+    CHANNEL_NORM,
+    GROUP_NORM,
+    L2_NORMALIZE,
+    LAYER_NORM,
+    LRN,
     REDUCE,
+    RMS_NORM,
+    SOFTMAX,
     axis_reason,
     batch_norm_reason,
     group_norm_reason,
@@ -57,10 +75,17 @@ from .rules.reduce import (
     lrn_reason,
     rms_norm_reason,
 )
-from .rules.resize import RESIZE
+from .rules.resize import RESIZE, UPSAMPLING, UPSAMPLING3D, resize_attributes
 from .rules.view import (
+    CONCATENATE,
+    EXPAND_DIMS,
+    LAYOUT_TRANSFORM,
+    NEWSHAPE,
+    PAD,
     RESHAPE,
     SPLIT,
+    SQUEEZE,
+    STRIDED_SLICE,
     TRANSPOSE,
     concat_reason,
     layout_transform_reason,
@@ -68,6 +93,9 @@ from .rules.view import (
     strided_slice_reason,
 )
 from .tensors import data_elements
+
+ALPHA = Float("alpha")
+ALPHA_BETA = ALPHA, Float("beta")
 
 # What quantizers write behind an op. MergeComposite looks for each pattern in the whole function,
 # so there are no others.
@@ -80,17 +108,18 @@ _RESIDUAL_INT8 = (
 TABLE: dict[str, OpSpec] = {
     row.name: row
     for row in [
-        root("nn.conv1d", **CONV),
+        root("nn.conv1d", **CONV, attrs=conv_attributes(1)),
         root(
             "nn.conv2d",
             **CONV,
+            attrs=conv_attributes(2),
             patterns="bias_sum_relu bias_sum bias_relu bias bias_sigmoid relu sigmoid",
             patterns_int8=_RESIDUAL_INT8,
         ),
-        root("nn.conv3d", **CONV),
-        root("nn.conv1d_transpose", **CONV_TRANSPOSE),
-        root("nn.conv2d_transpose", **CONV_TRANSPOSE),
-        root("nn.conv3d_transpose", **CONV_TRANSPOSE),
+        root("nn.conv3d", **CONV, attrs=conv_attributes(3)),
+        root("nn.conv1d_transpose", **CONV_TRANSPOSE, attrs=transposed_conv_attributes(1)),
+        root("nn.conv2d_transpose", **CONV_TRANSPOSE, attrs=transposed_conv_attributes(2)),
+        root("nn.conv3d_transpose", **CONV_TRANSPOSE, attrs=transposed_conv_attributes(3)),
         root(
             "nn.dense",
             **DENSE,
@@ -100,10 +129,11 @@ TABLE: dict[str, OpSpec] = {
         ),
         root("nn.matmul", **MATMUL, relax="matmul"),
         root("nn.batch_matmul", **BATCH_MATMUL, relax="matmul"),
-        *(OpSpec(name, **RECURRENT) for name in (LSTM, GRU, RNN)),
+        *(OpSpec(name, **recurrent(name)) for name in (LSTM, GRU, RNN)),
         OpSpec(
             "dnnl.attention",
             attention_reason,
+            attrs=ATTENTION,
             heavy=True,
             flops=attention_flops,
             typed_operands=3,
@@ -113,77 +143,86 @@ TABLE: dict[str, OpSpec] = {
         OpSpec("dnnl.dynamic_fake_quantize", float32_reason, relax=""),
         OpSpec("dnnl.dynamic_quantize_scale", float32_reason, flops=no_flops, relax=""),
         OpSpec("dnnl.dynamic_quantized_dense", **DYNAMIC_DENSE, heavy=True, relax=""),
-        light("nn.max_pool1d", **MAX_POOL, padding="lowest"),
-        light("nn.max_pool2d", **MAX_POOL, padding="lowest"),
-        light("nn.max_pool3d", **MAX_POOL, padding="lowest"),
-        light("nn.avg_pool1d", **POOL, padding="average"),
-        light("nn.avg_pool2d", **POOL, padding="average"),
-        light("nn.avg_pool3d", **POOL, padding="average"),
-        light("nn.global_max_pool2d", **MAX_ADAPTIVE, relax="max"),
-        light("nn.global_avg_pool2d", **ADAPTIVE, relax="mean"),
-        light("nn.adaptive_max_pool1d", **MAX_ADAPTIVE, relax=""),
-        light("nn.adaptive_max_pool2d", **MAX_ADAPTIVE, relax=""),
-        light("nn.adaptive_max_pool3d", **MAX_ADAPTIVE, relax=""),
-        light("nn.adaptive_avg_pool1d", **ADAPTIVE),
-        light("nn.adaptive_avg_pool2d", **ADAPTIVE),
-        light("nn.adaptive_avg_pool3d", **ADAPTIVE),
+        light("nn.max_pool1d", **MAX_POOL, attrs=pool_attributes(1), padding="lowest"),
+        light("nn.max_pool2d", **MAX_POOL, attrs=pool_attributes(2), padding="lowest"),
+        light("nn.max_pool3d", **MAX_POOL, attrs=pool_attributes(3), padding="lowest"),
+        light("nn.avg_pool1d", **POOL, attrs=average_attributes(1), padding="average"),
+        light("nn.avg_pool2d", **POOL, attrs=average_attributes(2), padding="average"),
+        light("nn.avg_pool3d", **POOL, attrs=average_attributes(3), padding="average"),
+        light(
+            "nn.global_max_pool2d", **MAX_ADAPTIVE, attrs=adaptive_attributes(2)[1:], relax="max"
+        ),
+        light("nn.global_avg_pool2d", **ADAPTIVE, attrs=adaptive_attributes(2)[1:], relax="mean"),
+        light("nn.adaptive_max_pool1d", **MAX_ADAPTIVE, attrs=adaptive_attributes(1), relax=""),
+        light("nn.adaptive_max_pool2d", **MAX_ADAPTIVE, attrs=adaptive_attributes(2), relax=""),
+        light("nn.adaptive_max_pool3d", **MAX_ADAPTIVE, attrs=adaptive_attributes(3), relax=""),
+        light("nn.adaptive_avg_pool1d", **ADAPTIVE, attrs=adaptive_attributes(1)),
+        light("nn.adaptive_avg_pool2d", **ADAPTIVE, attrs=adaptive_attributes(2)),
+        light("nn.adaptive_avg_pool3d", **ADAPTIVE, attrs=adaptive_attributes(3)),
         OpSpec(
             "nn.batch_norm",
             batch_norm_reason,
+            attrs=CHANNEL_NORM,
             fuses=("nn.relu",),
             flops=data_elements,
         ),
-        function("nn.group_norm", group_norm_reason),
-        function("nn.instance_norm", axis_reason),
-        function("nn.l2_normalize", l2_normalize_reason, relax=""),
-        function("nn.layer_norm", axis_reason, normalizes=True),
-        function("nn.lrn", lrn_reason, relax=""),
-        function("dnnl.rms_norm", rms_norm_reason, relax="nn.rms_norm", normalizes=True),
+        function("nn.group_norm", group_norm_reason, attrs=GROUP_NORM),
+        function("nn.instance_norm", axis_reason, attrs=CHANNEL_NORM),
+        function("nn.l2_normalize", l2_normalize_reason, attrs=L2_NORMALIZE, relax=""),
+        function("nn.layer_norm", axis_reason, attrs=LAYER_NORM, normalizes=True),
+        function("nn.lrn", lrn_reason, attrs=LRN, relax=""),
+        function(
+            "dnnl.rms_norm", rms_norm_reason, attrs=RMS_NORM, relax="nn.rms_norm", normalizes=True
+        ),
         function("dnnl.masked_softmax", virtual_reason, relax="", is_not_negative=always),
         function("dnnl.nan_safe_softmax", virtual_reason, relax="", is_not_negative=always),
-        function("nn.fast_softmax", axis_reason, relax=""),
-        function("nn.log_softmax", axis_reason),
-        function("nn.softmax", axis_reason, is_not_negative=always),
+        function("nn.fast_softmax", axis_reason, attrs=SOFTMAX, relax=""),
+        function("nn.log_softmax", axis_reason, attrs=SOFTMAX),
+        function("nn.softmax", axis_reason, attrs=SOFTMAX, is_not_negative=always),
         light("max", **REDUCE),
         light("mean", **REDUCE),
         light("min", **REDUCE),
         light("prod", **REDUCE, grows=True),
         light("sum", **REDUCE, grows=True),
-        light("image.resize1d", **RESIZE, relax=""),
-        light("image.resize2d", **RESIZE),
-        light("image.resize3d", **RESIZE),
-        light("nn.upsampling", **RESIZE, relax=""),
-        light("nn.upsampling3d", **RESIZE, relax=""),
-        OpSpec("cast", cast_reason, flops=no_flops, relax="astype"),
-        OpSpec("qnn.quantize", quantize_reason, post="quantize", relax="quantize"),
+        light("image.resize1d", **RESIZE, attrs=resize_attributes(1), relax=""),
+        light("image.resize2d", **RESIZE, attrs=resize_attributes(2)),
+        light("image.resize3d", **RESIZE, attrs=resize_attributes(3)),
+        light("nn.upsampling", **RESIZE, attrs=UPSAMPLING, relax=""),
+        light("nn.upsampling3d", **RESIZE, attrs=UPSAMPLING3D, relax=""),
+        OpSpec("cast", cast_reason, attrs=(DType("dtype"),), flops=no_flops, relax="astype"),
+        OpSpec(
+            "qnn.quantize", quantize_reason, attrs=QUANTIZATION, post="quantize", relax="quantize"
+        ),
         OpSpec(
             "qnn.dequantize",
             dequantize_reason,
+            attrs=QUANTIZATION,
             reads_int8="data",
             fuses=("quantize",),
             relax="dequantize",
         ),
-        copy("concatenate", concat_reason, relax="concat"),
-        copy("stack", concat_reason),
-        copy("nn.pad", pad_reason),
-        copy("broadcast_to", broadcast_to_reason),
-        copy("take", take_reason, relax=""),
+        copy("concatenate", concat_reason, attrs=CONCATENATE, relax="concat"),
+        copy("stack", concat_reason, attrs=CONCATENATE),
+        copy("nn.pad", pad_reason, attrs=PAD),
+        copy("broadcast_to", broadcast_to_reason, attrs=BROADCAST_TO),
+        copy("take", take_reason, attrs=TAKE, relax=""),
         view("split", **SPLIT),
-        view("strided_slice", strided_slice_reason),
-        view("layout_transform", layout_transform_reason, relax=""),
+        view("strided_slice", strided_slice_reason, attrs=STRIDED_SLICE),
+        view("layout_transform", layout_transform_reason, attrs=LAYOUT_TRANSFORM, relax=""),
         view("transpose", **TRANSPOSE, relax="permute_dims"),
-        view("contrib_reverse_reshape", **RESHAPE, relax=""),
-        view("expand_dims", **RESHAPE, relax="expand_dims reshape"),
+        view("contrib_reverse_reshape", **RESHAPE, attrs=NEWSHAPE, relax=""),
+        view("expand_dims", **RESHAPE, attrs=EXPAND_DIMS, relax="expand_dims reshape"),
         view("nn.batch_flatten", **RESHAPE, relax=""),
         view(
             "reshape",
             **RESHAPE,
+            attrs=NEWSHAPE,
             relax="reshape expand_dims squeeze flatten nn.batch_flatten",
         ),
-        view("squeeze", **RESHAPE, relax="squeeze reshape"),
+        view("squeeze", **RESHAPE, attrs=SQUEEZE, relax="squeeze reshape"),
         eltwise("nn.relu", eltwise_reason, is_not_negative=always),
-        eltwise("nn.leaky_relu", leaky_relu_reason, relax="nn.leakyrelu nn.prelu"),
-        OpSpec("nn.prelu", prelu_reason, post="prelu"),
+        eltwise("nn.leaky_relu", leaky_relu_reason, attrs=(ALPHA,), relax="nn.leakyrelu nn.prelu"),
+        OpSpec("nn.prelu", prelu_reason, attrs=(Int("axis", 1),), post="prelu"),
         eltwise("abs", eltwise_reason, is_not_negative=always),
         eltwise("clip", **CLIP, relax="clip nn.relu6"),
         eltwise("exp", eltwise_reason, cost_weight=FUNCTION, grows=True, is_not_negative=always),
@@ -199,19 +238,28 @@ TABLE: dict[str, OpSpec] = {
         OpSpec("sign", eltwise_reason),
         OpSpec("sin", eltwise_reason, cost_weight=FUNCTION),
         OpSpec("trunc", eltwise_reason),
-        eltwise("dnnl.elu", virtual_reason, cost_weight=FUNCTION, relax=""),
+        eltwise("dnnl.elu", virtual_reason, attrs=(ALPHA,), cost_weight=FUNCTION, relax=""),
         eltwise("dnnl.gelu_erf", virtual_reason, cost_weight=FUNCTION, relax="nn.gelu"),
         eltwise("dnnl.gelu_tanh", virtual_reason, cost_weight=FUNCTION, relax="nn.gelu_tanh"),
-        eltwise("dnnl.hard_sigmoid", virtual_reason, relax=""),
-        eltwise("dnnl.hard_swish", virtual_reason, relax=""),
-        eltwise("dnnl.linear", virtual_reason, relax=""),
+        eltwise("dnnl.hard_sigmoid", virtual_reason, attrs=ALPHA_BETA, relax=""),
+        eltwise("dnnl.hard_swish", virtual_reason, attrs=ALPHA_BETA, relax=""),
+        eltwise("dnnl.linear", virtual_reason, attrs=ALPHA_BETA, relax=""),
         eltwise("dnnl.mish", virtual_reason, cost_weight=FUNCTION, relax=""),
-        eltwise("dnnl.pow", virtual_reason, cost_weight=FUNCTION, grows=True, relax="square"),
+        eltwise(
+            "dnnl.pow",
+            virtual_reason,
+            attrs=ALPHA_BETA,
+            cost_weight=FUNCTION,
+            grows=True,
+            relax="square",
+        ),
         OpSpec("dnnl.round", virtual_reason, relax="round"),
         eltwise("dnnl.rsqrt", virtual_reason, grows=True, relax=""),
         eltwise("dnnl.softplus", virtual_reason, cost_weight=FUNCTION, relax="nn.softplus"),
-        eltwise("dnnl.swish", virtual_reason, cost_weight=FUNCTION, relax="nn.silu"),
-        binary("nn.bias_add", axis_reason, relax=""),
+        eltwise(
+            "dnnl.swish", virtual_reason, attrs=(ALPHA,), cost_weight=FUNCTION, relax="nn.silu"
+        ),
+        binary("nn.bias_add", axis_reason, attrs=(Int("axis", 1),), relax=""),
         binary("add", **BINARY, patterns_int8=_POSTS_INT8),
         binary("subtract", **BINARY),
         binary("multiply", **BINARY),
@@ -227,3 +275,5 @@ TABLE: dict[str, OpSpec] = {
         OpSpec("where", where_reason, cost_weight=0),
     ]
 }
+
+declare({name: row.attrs for name, row in TABLE.items()})

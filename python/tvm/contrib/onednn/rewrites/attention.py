@@ -96,7 +96,7 @@ def _attention_of(graph: Graph, node: Node, masks: dict, options: Options) -> tu
         old, user, softmax = _only_reader(node), softmax, softmax.operands[0]
     _require(is_inside(softmax, user, *_SOFTMAX) and not node.attrs.transpose_a)
     rank = len(softmax.type.dims)
-    _require(rank in (3, 4) and int(getattr(softmax.attrs, "axis", -1)) in (-1, rank - 1))
+    _require(rank in (3, 4) and softmax.attrs.axis in (-1, rank - 1))
     scores = scores_of(softmax)
     _require(scores is not None and (scores.reshape is None) == (old is node))
     matmul, dims = scores.matmul, scores.dims
@@ -240,7 +240,7 @@ def _repeated(node: Node, axis: int) -> Node | None:
         data = many.operands[0]
     elif many.name in ("concatenate", "stack") and many.is_call:
         parts = many.operands[0].operands
-        is_along = int(many.attrs.axis) % len(many.type.dims) == axis + 1
+        is_along = many.attrs.axis % len(many.type.dims) == axis + 1
         if not is_along or any(part is not parts[0] for part in parts):
             return None
         data = parts[0]

@@ -54,7 +54,7 @@ def attention(make: Maker, node: Node) -> Node:
         raise UnsupportedOp(f"causal_mask={mask}")
     if mask == "BottomRight" and None in map(number, lengths) and not is_same(*lengths):
         raise UnsupportedOp("causal_mask=BottomRight with open lengths")
-    scale = 1.0 / math.sqrt(sizes[0][3]) if attrs.scale is None else float(attrs.scale)
+    scale = 1.0 / math.sqrt(sizes[0][3]) if attrs.scale is None else attrs.scale
     key = make.transpose(key, [0, 2, 3, 1])
     query, value = (make.transpose(each, _HEADS_FIRST) for each in (query, value))
     scores = _scores(make, query, key, scale, bias)
@@ -84,7 +84,7 @@ def attention_ops(node: Node) -> tuple[list[Node], Node]:
     heads, rank = query.type.dims[-3], len(query.type.dims)
     key, value = (_with_heads(make, each, heads) for each in (key, value))
     key = make.transpose(key, [*range(rank - 2), rank - 1, rank - 2])
-    scores = _scores(make, query, key, float(attrs.scale), masks)
+    scores = _scores(make, query, key, attrs.scale, masks)
     if attrs.causal:
         scores = _hide_later(make, scores)
     weights = _SOFTMAX[attrs.softmax](make, scores)

@@ -42,7 +42,7 @@ def _take(make: Maker, node: Node) -> Node:
     axis = int(axis or 0) % len(data.type.dims)
     if indices.is_constant:
         return _of_constant(make, node, axis)
-    mode = str(node.attrs.mode)
+    mode = node.attrs.mode
     if node.is_call and indices.type.dtype == "int32":
         # Already as its row has it.
         return None
@@ -81,7 +81,7 @@ def _gathered(make: Maker, node: Node, axis: int, indices: Node, mode: str) -> N
 def _of_constant(make: Maker, node: Node, axis: int) -> Node | None:
     """Write a `take` of constant indices: as a slice if they are at equal steps."""
     data, indices = node.operands
-    size, mode = data.type.shape[axis], str(node.attrs.mode)
+    size, mode = data.type.shape[axis], node.attrs.mode
     # In the mode "fast" any element may be read for an index out of range. PyTorch's importer
     # writes -1 so, of which TVM's kernel reads what is before the tensor; so the last is read.
     wraps = size and mode == "fast"
@@ -125,7 +125,7 @@ def _repeat(make: Maker, node: Node) -> Node:
     """Write a repetition of each item of an axis, as of grouped key heads, as a broadcast."""
     (data,), axis = node.operands, node.attrs.axis
     check_moved(node)
-    dims, count = data.type.dims, int(node.attrs.repeats)
+    dims, count = data.type.dims, node.attrs.repeats
     if axis is None and len(dims) > 1:
         raise UnsupportedOp("axis is not given")
     axis = int(axis or 0) % len(dims)
@@ -166,7 +166,7 @@ def _backward_slice(make: Maker, node: Node) -> Node | None:
     attrs, data = node.attrs, node.operands[0]
     begin, end, steps = (ints(each or ()) for each in (attrs.begin, attrs.end, attrs.strides))
     axes = range(len(begin or ())) if attrs.axes is None else ints(attrs.axes)
-    if None in (begin, end, steps, axes) or len(axes) != 1 or str(attrs.slice_mode) != "end":
+    if None in (begin, end, steps, axes) or len(axes) != 1 or attrs.slice_mode != "end":
         return None
     axis = axes[0] % len(data.type.dims)
     size, count = data.type.shape[axis], node.type.shape[axis]
@@ -183,7 +183,7 @@ def _flip(make: Maker, node: Node) -> Node:
     """Write an axis in reverse as a `take`."""
     (data,) = node.operands
     check_moved(node)
-    axis = int(node.attrs.axis) % len(data.type.dims)
+    axis = node.attrs.axis % len(data.type.dims)
     size = data.type.shape[axis]
     if size is None:
         raise UnsupportedOp("the size of the axis is open")
@@ -192,7 +192,7 @@ def _flip(make: Maker, node: Node) -> Node:
 
 def _mirrored_pad(make: Maker, node: Node) -> Node | None:
     """Write a pad of many lines that the data have as a `take`, which copies them in one go."""
-    mode, data = str(node.attrs.pad_mode), node.operands[0]
+    mode, data = node.attrs.pad_mode, node.operands[0]
     widths = [ints(pair) for pair in node.attrs.pad_width]
     sizes = data.type.shape
     if mode not in ("edge", "reflect") or None in widths or sum(map(sum, widths)) <= MAX_LINES:

@@ -139,7 +139,7 @@ def _variance(make: Maker, node: Node) -> Node:
     attrs = {"axis": node.attrs.axis, "exclude": False}
     mean = make("mean", data, **attrs, keepdims=True)
     square = make("dnnl.pow", make("subtract", data, mean), alpha=1.0, beta=2.0)
-    return make("mean", square, **attrs, keepdims=bool(node.attrs.keepdims))
+    return make("mean", square, **attrs, keepdims=node.attrs.keepdims)
 
 
 def _standard_deviation(make: Maker, node: Node) -> Node:
@@ -149,7 +149,7 @@ def _standard_deviation(make: Maker, node: Node) -> Node:
 
 def _pixel_shuffle(make: Maker, node: Node) -> Node:
     """Write a pixel shuffle: a step is a row and a column of the square that a position becomes."""
-    (data,), step = node.operands, int(node.attrs.upscale_factor)
+    (data,), step = node.operands, node.attrs.upscale_factor
     check_moved(node)
     *batch, channels, height, width = data.type.dims
     if isinstance(channels, Dim) or data.type.shape[-2:].count(None) > 1:

@@ -101,7 +101,8 @@ def _read(node: Node) -> _Reading | None:
     if is_op(data, "reshape"):
         # Relay's importer makes a batch of matrices of data of any rank.
         data = data.operands[0]
-    quantized = None if getattr(node.attrs, "transpose_a", False) else read_data(data, node)
+    is_transposed = node.name != "nn.dense" and node.attrs.transpose_a
+    quantized = None if is_transposed else read_data(data, node)
     if quantized is None:
         return None
     real, scale = quantized.data, quantized.scale
@@ -172,14 +173,13 @@ def scaled(node: Node, scale: Node) -> tuple[Node, np.ndarray] | None:
 def _weight_of(node: Node) -> _Weight | None:
     """Return the weight of a matmul; None if it is not constant, or there are several."""
     weight = node.operands[1]
-    is_batch = node.name == "nn.batch_matmul"
-    is_transposed = node.name == "nn.dense" or bool(getattr(node.attrs, "transpose_b", is_batch))
+    is_transposed = node.name == "nn.dense" or node.attrs.transpose_b
     if is_op(weight, "transpose") and list(weight.attrs.axes or ()) in ([], [1, 0]):
         weight, is_transposed = weight.operands[0], not is_transposed
     axis = len(weight.type.shape) - (2 if is_transposed else 1)
     if is_op(weight, DEQUANTIZE) and all(operand.is_constant for operand in weight.operands):
         source, (values, scale, zero) = weight.operands[0], (o.value for o in weight.operands)
-        own = int(weight.attrs.axis) % values.ndim
+        own = weight.attrs.axis % values.ndim
         if max(scale.size, zero.size) > 1 and axis != own:
             return None
     elif weight.is_constant:

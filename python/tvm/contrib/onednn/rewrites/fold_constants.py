@@ -105,7 +105,7 @@ def _constant(graph: Graph, node: Node) -> Node | None:
         return None if is_weight else dequantized_constant(node)
     if node.name == QUANTIZE:
         values = [operand.value for operand in node.operands]
-        bits = quantized(*values, int(node.attrs.axis), node.type.dtype)
+        bits = quantized(*values, node.attrs.axis, node.type.dtype)
         return None if bits is None else graph.constant(bits, node.type.dtype)
     return _evaluated(graph, node)
 

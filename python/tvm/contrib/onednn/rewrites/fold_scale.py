@@ -72,7 +72,7 @@ def _affine_of(node: Node, rules: Rules) -> Affine | None:
     if not all(operand.is_constant for operand in statistics):
         return None
     values = (operand.value.astype("float64") for operand in statistics)
-    return Affine(int(node.attrs.axis), *batch_norm_affine(node.attrs, *values))
+    return Affine(node.attrs.axis, *batch_norm_affine(node.attrs, *values))
 
 
 def _is_better_written_out(node: Node, rules: Rules) -> bool:
@@ -81,7 +81,7 @@ def _is_better_written_out(node: Node, rules: Rules) -> bool:
         return True
     if any(user.kind != FIELD or user.attrs.index != 0 for user in node.users):
         return False
-    return data.dtype == "float32" and int(node.attrs.axis) % len(data.shape) == 1
+    return data.dtype == "float32" and node.attrs.axis % len(data.shape) == 1
 
 
 def _write_out(graph: Graph, rules: Rules, node: Node, affine: Affine) -> bool:

@@ -95,7 +95,7 @@ class FormulaReader:
         if self.graph.ops[i] != "clip":
             return None
         attrs = self.graph.views[i].attrs
-        return self.graph.operands[i][0], float(attrs.a_min), float(attrs.a_max)
+        return self.graph.operands[i][0], attrs.a_min, attrs.a_max
 
     def _peel(self, i: int) -> Iterator[tuple[float, float, int]]:
         """Yield (a, b, x) with i = a * x + b for constants a and b, the outermost x first."""

@@ -86,7 +86,7 @@ def fold_dequantized(graph: Graph, rules: Rules) -> None:
 def dequantized_constant(node: Node) -> Node:
     """Return the constant that a dequantize of constants computes."""
     arrays = [operand.value.astype("float64") for operand in node.operands]
-    return constant(dequantized(*arrays, int(node.attrs.axis)), node.type.dtype)
+    return constant(dequantized(*arrays, node.attrs.axis), node.type.dtype)
 
 
 def move_relu_first(graph: Graph, rules: Rules) -> None:
@@ -146,7 +146,7 @@ class _Mover:
         if len(node.operands) != 1 or not _is_dequantize(source):
             return None
         bits, scale, zero_point = source.operands
-        axis = int(source.attrs.axis)
+        axis = source.attrs.axis
         if _parameters(source) is None:
             is_known = scale.is_constant and zero_point.is_constant
             axis = self._rules.axis_behind(node, axis) if is_known else None
@@ -174,7 +174,7 @@ class _Mover:
             return self._padded(node, bits)
         if not bits.is_constant or bits.type.dtype not in EIGHT_BITS:
             return None
-        values, zero, axis = bits.value, zero_point.value, int(node.attrs.axis)
+        values, zero, axis = bits.value, zero_point.value, node.attrs.axis
         moved = symmetric(values, along(zero, axis, values.ndim)) if zero.any() else None
         if moved is None and bits.type.dtype == "uint8" and not zero.any():
             moved = symmetric(values, zero.reshape(-1)[0])
@@ -193,11 +193,11 @@ class _Mover:
         """
         data, value = pad.operands
         known = _parameters(node)
-        if known is None or not value.is_constant or str(pad.attrs.pad_mode) != "constant":
+        if known is None or not value.is_constant or pad.attrs.pad_mode != "constant":
             return None
         if float(value.value.reshape(())) != known[1]:
             return None
-        real = self._dequantize(data, node, int(node.attrs.axis))
+        real = self._dequantize(data, node, node.attrs.axis)
         zero = self._graph.constant(np.array(0.0), node.type.dtype)
         type_ = Tensor(pad.type.dims, node.type.dtype)
         return self._graph.call("nn.pad", [real, zero], pad, type_, **vars(pad.attrs))

@@ -85,11 +85,11 @@ def _is_matmul(call: OpView) -> bool:
     if call.name != "nn.conv2d":
         return False
     attrs, shape = call.attrs, call.result.shape
-    kernel = dict(zip(str(attrs.kernel_layout), call.args[1].shape))
+    kernel = dict(zip(attrs.kernel_layout, call.args[1].shape))
     return (
-        str(attrs.data_layout) == "NHWC"
-        and str(attrs.out_layout) in ("", "NHWC")
-        and int(attrs.groups) == 1
+        attrs.data_layout == "NHWC"
+        and attrs.out_layout in ("", "NHWC")
+        and attrs.groups == 1
         and (kernel.get("H"), kernel.get("W")) == (1, 1)
         and set(ints(attrs.strides) or ()) == {1}
         and set(ints(attrs.padding) or ()) == {0}
@@ -129,7 +129,7 @@ def matrix_of(conv: OpView, weight: OpView) -> np.ndarray:
     conv, weight : OpView
         The convolution, and the dequantize of its weight.
     """
-    layout = str(conv.attrs.kernel_layout)
+    layout = conv.attrs.kernel_layout
     matrix = np.squeeze(weight.args[0].value, (layout.index("H"), layout.index("W")))
     return np.ascontiguousarray(matrix.T if layout.index("I") < layout.index("O") else matrix)
 
@@ -149,7 +149,7 @@ def terms_of(conv: OpView, weight: OpView) -> list[tuple[np.ndarray, np.float32]
     # int8 has each value less this.
     offset = 128 if values.dtype == "uint8" else 0
     missing = offset - int(zero_point.reshape(()))
-    dims = zip(str(conv.attrs.kernel_layout), values.shape)
+    dims = zip(conv.attrs.kernel_layout, values.shape)
     ones = np.full([1 if letter == "O" else size for letter, size in dims], np.sign(missing))
     scale = float(scale.reshape(()))
     return [

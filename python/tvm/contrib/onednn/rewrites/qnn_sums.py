@@ -78,7 +78,7 @@ def read_sum(graph: Graph, node: Node, scale: np.ndarray, axis: int = -1) -> lis
     if weight_axis is None and weight.is_constant:
         merged = merged_weight_shape(view)
     if merged is not None:
-        weight_axis = str(node.attrs.kernel_layout).index("O")
+        weight_axis = node.attrs.kernel_layout.index("O")
     data_scale_value = values_of(data_scale)
     if data_scale_value is None or data_scale_value.size != 1 or not data_scale_value.all():
         return None
@@ -123,7 +123,7 @@ def _behind_sum(
         return graph.call("nn.relu", [real], step)
     (values,), rank = bias, len(step.type.dims)
     if step.name == "nn.bias_add":
-        bias_axis = int(step.attrs.axis) % rank
+        bias_axis = step.attrs.axis % rank
         if scale.size == 1 or bias_axis == axis:
             summand = graph.constant(values * scale, "float32")
             return graph.call("nn.bias_add", [real, summand], step, axis=bias_axis)

@@ -49,14 +49,14 @@ class _Conv:
 
     def __init__(self, call: OpView):
         attrs = call.attrs
-        layout = str(attrs.data_layout)
+        layout = attrs.data_layout
         self.axes = [layout.index(letter) for letter in layout if letter in SPATIAL]
         strides = ints(attrs.strides)
         strides = strides * (len(self.axes) // len(strides))
         self.strides = [1] * len(layout)
         for axis, stride in zip(self.axes, strides):
             self.strides[axis] = stride
-        kernel = dict(zip(str(attrs.kernel_layout), call.args[1].shape))
+        kernel = dict(zip(attrs.kernel_layout, call.args[1].shape))
         window = [kernel[letter] for letter in layout if letter in SPATIAL]
         self.is_pointwise = math.prod(window) == 1 and not any(ints(attrs.padding))
 
@@ -127,7 +127,7 @@ class ReadPositions:
         strides = ints(call.attrs.strides)
         if strides is None or all(stride == 1 for stride in strides):
             return False
-        window = zip(str(call.attrs.kernel_layout), getattr(call.args[1], "shape", ()))
+        window = zip(call.attrs.kernel_layout, getattr(call.args[1], "shape", ()))
         return all(size == 1 for letter, size in window if letter in SPATIAL)
 
     def _classify(self, i: int) -> None:

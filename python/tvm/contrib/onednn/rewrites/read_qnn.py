@@ -134,7 +134,7 @@ class _Reader:
         self, node: Node, dtype: str, bounds: tuple[float, float] | None = None
     ) -> Reading:
         data, scale, zero, out_scale, out_zero = node.operands
-        axis = int(node.attrs.axis)
+        axis = node.attrs.axis
         real, *operands = self._dequantized(data, scale, zero, axis)
         if bounds:
             real = self._call("clip", real, a_min=bounds[0], a_max=bounds[1])
@@ -148,7 +148,7 @@ class _Reader:
         attrs, (node,) = clip.attrs, clip.operands
         if node.name != "qnn.requantize" or not node.is_call:
             return None
-        low, high, limits = float(attrs.a_min), float(attrs.a_max), np.iinfo(dtype)
+        low, high, limits = attrs.a_min, attrs.a_max, np.iinfo(dtype)
         # A cast wraps around what does not fit into the type. Fractions of the bounds are cut off.
         if not limits.min - 1 < low <= high < limits.max + 1:
             return None
@@ -195,7 +195,7 @@ class _Reader:
 
     def dequantized_sum(self, node: Node) -> Reading | None:
         """Read qnn.dequantize of a sum in int32."""
-        return self._dequantized_sum(*node.operands, int(node.attrs.axis))
+        return self._dequantized_sum(*node.operands, node.attrs.axis)
 
     def cast(self, node: Node) -> Reading | None:
         """Read a cast of a sum in int32 to float32, or of what is rounded in int32 to 8 bits."""
@@ -364,7 +364,7 @@ class _Reader:
         parts, scales, zeros = (each.operands for each in tuples)
         real = [self._dequantize(*each) for each in zip(parts, scales, zeros)]
         joined = self._graph.tuple(real, node)
-        joined = self._call("concatenate", joined, axis=int(node.attrs.axis))
+        joined = self._call("concatenate", joined, axis=node.attrs.axis)
         result = self._quantize(joined, out_scale, out_zero, dtype)
         return [result, *parts, *scales, *zeros, out_scale, out_zero]
 

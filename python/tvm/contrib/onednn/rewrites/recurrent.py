@@ -156,7 +156,7 @@ class _Layer:
         self._graph, self._source = graph, source
         self._rows, self._width = step.part.type.shape
         dense = step.ops[0]
-        out = getattr(dense.attrs, "out_dtype", None)
+        out = dense.attrs.out_dtype
         self._attrs = {"out_dtype": out} if out else {}
         weight, *biases = step.weights
         values = weight.value

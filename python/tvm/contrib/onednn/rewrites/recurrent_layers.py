@@ -225,7 +225,7 @@ class _LayerReader:
         if node in self.positions:
             return _Position(*self.positions[node])
         if is_joined(node) and node.name == "concatenate":
-            is_last = int(node.attrs.axis) in (-1, len(node.type.dims) - 1)
+            is_last = node.attrs.axis in (-1, len(node.type.dims) - 1)
             return self._position([(each, None) for each in node.operands[0].operands if is_last])
         place = position_of(node)
         if place is None:

@@ -170,7 +170,7 @@ class Results:
 
     def _both(self, node: Node) -> Node | None:
         """Return the result of a layer that a node puts together of both directions."""
-        if not is_joined(node) or node.name != "concatenate" or int(node.attrs.axis) not in (2, -1):
+        if not is_joined(node) or node.name != "concatenate" or node.attrs.axis not in (2, -1):
             return None
         elements = node.operands[0].operands
         layer = self._by_y.get(elements[0])
@@ -187,7 +187,7 @@ class Results:
 
     def _last_states(self, node: Node) -> Node | None:
         """Return the last states of both directions that a node puts together."""
-        if not is_joined(node) or int(node.attrs.axis) not in (0, -len(node.type.dims)):
+        if not is_joined(node) or node.attrs.axis not in (0, -len(node.type.dims)):
             return None
         elements = node.operands[0].operands
         layer = self._positions.get(elements[0], (None,))[0] or self._by_c.get(elements[0])
@@ -202,7 +202,7 @@ class Results:
         self, node: Node, is_reverse: bool = False, like: Node | None = None
     ) -> Node | None:
         """Return the states of all steps that a node puts together; None for other nodes."""
-        if not is_joined(node) or int(node.attrs.axis) not in (0, -len(node.type.dims)):
+        if not is_joined(node) or node.attrs.axis not in (0, -len(node.type.dims)):
             return None
         elements = node.operands[0].operands
         if node.name == "concatenate" and any(each.type.dims[:1] != (1,) for each in elements):
@@ -266,7 +266,7 @@ class Results:
                 return None
         if len(elements) != len(order):
             return None
-        y, axis = self._graph.field_of(layer.node, 0), int(first.attrs.axis)
+        y, axis = self._graph.field_of(layer.node, 0), first.attrs.axis
         if first.name == "concatenate":
             return y if axis in (-1, 1) else None
         make = Maker(self._graph, first)
@@ -280,7 +280,7 @@ class Results:
             return self._graph.tuple(operands, node)
         if node.name in _RESHAPES:
             return self._reshaped(operands[0], node, (steps, *node.type.dims))
-        axis = int(node.attrs.axis)
+        axis = node.attrs.axis
         axis = axis + 1 if axis >= 0 else axis
         return self._graph.call(node.name, operands, node, axis=axis)
 

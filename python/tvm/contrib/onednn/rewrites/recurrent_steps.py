@@ -189,7 +189,7 @@ def position_of(node: Node) -> tuple[Node, int] | None:
     if row.type.dims == (1, *dims) and row.kind == FIELD and row.operands[0].name == "split":
         split = row.operands[0]
         source, index = split.operands[0], row.attrs.index
-        is_first = int(split.attrs.axis) in (0, -len(source.type.dims))
+        is_first = split.attrs.axis in (0, -len(source.type.dims))
         source = source if is_first and len(split.results) == source.type.dims[0] else None
     elif row.type.dims == (1, *dims) and row.name == "strided_slice" and row.is_call:
         source, index = row.operands[0], first_of_slice(row, 0)
@@ -218,7 +218,7 @@ def unreversed(source: Node, index: int) -> tuple[Node, int]:
 def _taken(node: Node) -> tuple[Node | None, int | None]:
     """Return which position of which tensor a `take` reads, if it is one."""
     data, indices = node.operands
-    if not indices.is_constant or indices.type.dims != () or int(node.attrs.axis) != 0:
+    if not indices.is_constant or indices.type.dims != () or node.attrs.axis != 0:
         return None, None
     index, size = int(indices.value), data.type.dims[0]
     return (data, index) if isinstance(size, int) and 0 <= index < size else (None, None)

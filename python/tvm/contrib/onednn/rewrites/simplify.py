@@ -104,9 +104,10 @@ def weights_as_dense_has_them(graph: Graph, rules: Rules) -> None:
         key = weight, attrs.transpose_b
         if key not in weights:
             weights[key] = graph.constant(weight.value if attrs.transpose_b else weight.value.T)
-        out = {"out_dtype": attrs.out_dtype} if hasattr(attrs, "out_dtype") else {}
         operands = [data, weights[key]]
-        graph.reread(node, graph.call("nn.dense", operands, node, node.type, **out))
+        graph.reread(
+            node, graph.call("nn.dense", operands, node, node.type, out_dtype=attrs.out_dtype)
+        )
 
 
 def share_tied_weights(graph: Graph, rules: Rules) -> None:
@@ -255,7 +256,7 @@ def _of_several(graph: Graph, rules: Rules, node: Node) -> Node | None:
         return None
     rank, attrs = len(stacked.type.dims), node.attrs
     axes = [axis % rank for axis in attrs.axis or ()]
-    if axes != [stacked.attrs.axis % rank] or attrs.keepdims or getattr(attrs, "exclude", False):
+    if axes != [stacked.attrs.axis % rank] or attrs.keepdims or attrs.exclude:
         return None
     result, *others = parts.operands
     for other in others:
@@ -286,9 +287,9 @@ def _window_within(graph: Graph, rules: Rules, node: Node) -> Node | None:
     if not node.is_call or rules.excludes(node.name):
         return None
     attrs, (data,) = node.attrs, node.operands
-    axes = spatial_axes(str(attrs.layout))
+    axes = spatial_axes(attrs.layout)
     window = for_each(attrs.pool_size, len(axes))
-    dilation = for_each(getattr(attrs, "dilation", 1), len(axes))
+    dilation = for_each(attrs.dilation, len(axes))
     padding = both_sides(attrs.padding, len(axes))
     sizes = [
         (
@@ -315,7 +316,7 @@ def _softmax_of_rows(graph: Graph, rules: Rules, node: Node) -> Node | None:
     if rows.name not in _SOFTMAX or not rows.is_call or rules.excludes(rows.name):
         return None
     joined, rank = rows.operands[0], len(rows.type.dims)
-    if joined.name not in _RESHAPES or int(rows.attrs.axis) % rank != rank - 1:
+    if joined.name not in _RESHAPES or rows.attrs.axis % rank != rank - 1:
         return None
     data = joined.operands[0]
     if not isinstance(data.type, Tensor) or not is_same(rows.type.dims[-1], data.type.dims[-1]):

@@ -72,7 +72,7 @@ def _guard_of(node: Node) -> tuple[str, Node] | None:
     if not _is(softmax, "nn.softmax") or not softmax.is_call or not filled_value(zero) == 0.0:
         return None
     rank = len(softmax.type.dims)
-    if int(softmax.attrs.axis) % rank != rank - 1:
+    if softmax.attrs.axis % rank != rank - 1:
         return None
     if _is(condition, "isnan") and condition.operands == [softmax]:
         return NAN_SAFE, softmax
@@ -125,4 +125,4 @@ def _is_of_rows(node: Node) -> bool:
     attrs, rank = node.attrs, len(node.operands[0].type.dims)
     axes = attrs.axis if isinstance(attrs.axis, (list, tuple)) else [attrs.axis]
     is_last = [axis is not None and int(axis) % rank == rank - 1 for axis in axes] == [True]
-    return is_last and bool(attrs.keepdims) and not getattr(attrs, "exclude", False)
+    return is_last and attrs.keepdims and not getattr(attrs, "exclude", False)

@@ -115,7 +115,7 @@ def _restores_rows(node: Node, wanted: tuple, rules: Rules) -> bool:
     flat = node.operands[0]
     if flat.name not in ("reshape", "dyn.reshape"):
         return False
-    if node.name in _SOFTMAX and int(node.attrs.axis) % len(node.type.dims) != 1:
+    if node.name in _SOFTMAX and node.attrs.axis % len(node.type.dims) != 1:
         return False
     if node.name == "nn.dense" and None in node.operands[1].type.shape:
         return False

@@ -60,7 +60,7 @@ def _sum_of_two(graph: Graph, each: OffsetConv) -> Node:
         real = graph.call(
             DEQUANTIZE, [graph.constant(values), *parameters], weight, **vars(weight.attrs)
         )
-        channels = {"channels": values.shape[str(conv.attrs.kernel_layout).index("O")]}
+        channels = {"channels": values.shape[conv.attrs.kernel_layout.index("O")]}
         changes = channels if getattr(conv.attrs, "channels", None) is not None else {}
         return graph.with_attrs(conv, [data, real], **changes)
 

@@ -18,11 +18,18 @@
 
 from __future__ import annotations
 
+from ...ops.schema import Bool, Float, Text
 from ..op_view import OpView
 from ..tensors import known_product, tensor_reason, text_of_shape
 
 # The kernel computes in float32.
 _DTYPES = ("float32", "bfloat16")
+
+
+ATTRS = (
+    *(Float("scale"), Bool("causal", False), Text("softmax", "nn.softmax")),
+    Text("fpmath", "float32"),
+)
 
 
 def attention_reason(call: OpView) -> str | None:

@@ -23,6 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ...ops.schema import Attr, DType, Int, Ints, Text
 from ..op_view import OpView
 from ..tensors import (
     ints,
@@ -33,6 +34,24 @@ from ..tensors import (
 )
 
 SPATIAL = "DHW"
+
+
+def conv_attributes(spatial: int, order: str = "OI") -> tuple[Attr, ...]:
+    """Declare the attributes of a convolution over `spatial` dimensions, with weights in an order.
+
+    One integer of `strides`, `padding` or `dilation` stands for all.
+    """
+    letters = SPATIAL[3 - spatial :]
+    return (
+        *(Ints("strides", 1), Ints("padding", 0), Ints("dilation", 1), Int("groups", 1)),
+        *(Text("data_layout", f"NC{letters}"), Text("kernel_layout", f"{order}{letters}")),
+        *(Text("out_layout", ""), DType("out_dtype")),
+    )
+
+
+def transposed_conv_attributes(spatial: int) -> tuple[Attr, ...]:
+    """Declare the attributes of a transposed convolution over `spatial` dimensions."""
+    return (*conv_attributes(spatial, "IO"), Ints("output_padding", (0,) * spatial))
 
 
 class ConvGeometry(NamedTuple):
@@ -55,7 +74,7 @@ def is_transposed(op: str) -> bool:
 
 def conv_channel_axis(call: OpView) -> int:
     """Return the channel axis of a convolution's result."""
-    return str(call.attrs.data_layout).index("C")
+    return call.attrs.data_layout.index("C")
 
 
 def conv_geometry(call: OpView) -> ConvGeometry:
@@ -64,7 +83,7 @@ def conv_geometry(call: OpView) -> ConvGeometry:
     weight = dict(zip(attrs.kernel_layout, call.args[1].shape))
     in_channels = call.args[0].shape[attrs.data_layout.index("C")]
     out_channels = call.result.shape[conv_channel_axis(call)]
-    groups = int(attrs.groups)
+    groups = attrs.groups
     is_multiplier = (
         not is_transposed(call.name) and groups > 1 and groups == in_channels == weight["O"]
     )
@@ -76,7 +95,7 @@ def conv_weight_axis(call: OpView) -> int | None:
     conv = conv_geometry(call)
     if conv.weight["O"] != conv.out_channels:
         return None
-    return str(call.attrs.kernel_layout).index("O")
+    return call.attrs.kernel_layout.index("O")
 
 
 def merged_weight_shape(call: OpView) -> tuple[int, ...] | None:
@@ -85,7 +104,7 @@ def merged_weight_shape(call: OpView) -> tuple[int, ...] | None:
     It is that of a convolution of groups, with the same values in the same order; None for other
     weights, and for those of another order.
     """
-    conv, layout = conv_geometry(call), str(call.attrs.kernel_layout)
+    conv, layout = conv_geometry(call), call.attrs.kernel_layout
     if not conv.is_multiplier or "OI" not in layout:
         return None
     return tuple(dict(conv.weight, O=conv.out_channels, I=1)[letter] for letter in layout)
@@ -112,7 +131,7 @@ def data_layout_reason(attrs, name: str, spatial: int) -> str | None:
     """
     letters = SPATIAL[3 - spatial :]
     layouts = (f"NC{letters}", f"N{letters}C")
-    layout = str(getattr(attrs, name))
+    layout = getattr(attrs, name)
     return None if layout in layouts else f"{name}={layout} is not {' or '.join(layouts)}"
 
 
@@ -146,7 +165,7 @@ def _channels_reason(call: OpView) -> str | None:
     conv = conv_geometry(call)
     weight = call.args[1].shape
     reason = open_reason("data", "channels", conv.in_channels, call.args[0].shape)
-    for letter, size in zip(str(call.attrs.kernel_layout), weight):
+    for letter, size in zip(call.attrs.kernel_layout, weight):
         reason = reason or open_reason("weight", letter, size, weight)
     reason = reason or open_reason("result", "channels", conv.out_channels, call.result.shape)
     if reason:
@@ -188,8 +207,8 @@ def conv_flops(call: OpView) -> int:
 
     Of a transposed convolution, for each element of the result that a value goes to.
     """
-    layout, groups = str(call.attrs.data_layout), int(call.attrs.groups)
-    weight = zip(str(call.attrs.kernel_layout), call.args[1].shape)
+    layout, groups = call.attrs.data_layout, call.attrs.groups
+    weight = zip(call.attrs.kernel_layout, call.args[1].shape)
     window = math.prod(size for letter, size in weight if letter in SPATIAL)
     data, result = call.args[0].shape, call.result.shape
     one, other = (data, result) if is_transposed(call.name) else (result, data)

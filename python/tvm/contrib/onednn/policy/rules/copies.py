@@ -19,8 +19,12 @@
 from __future__ import annotations
 
 from ...graph.dim import is_same
+from ...ops.schema import Int, Ints, Text
 from ..op_view import OpView
 from ..tensors import VIEWED, tensor_reason, text_of_shape
+
+BROADCAST_TO = (Ints("shape", None),)
+TAKE = Int("axis", None), Int("batch_dims", 0), Text("mode", "clip")
 
 
 def where_reason(call: OpView) -> str | None:
@@ -62,8 +66,8 @@ def take_reason(call: OpView) -> str | None:
     attrs = call.attrs
     if attrs.axis is None and len(data.shape) > 1:
         return f"axis is not given for data of shape {text_of_shape(data.shape)}"
-    if getattr(attrs, "batch_dims", 0):
+    if attrs.batch_dims:
         return f"batch_dims={attrs.batch_dims} is not supported"
-    if str(attrs.mode) not in ("clip", "wrap", "fast"):
+    if attrs.mode not in ("clip", "wrap", "fast"):
         return f"mode={attrs.mode} is not supported"
     return None

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import math
 
+from ...ops.schema import Float
 from .. import cpu
 from ..op_view import OpView
 from ..tensors import MOVED, named_tensors, tensor_reason, tensors_reason, text_of_shape
@@ -32,7 +33,7 @@ def eltwise_reason(call: OpView) -> str | None:
 
 def clip_reason(call: OpView) -> str | None:
     """Accept tensors and bounds in their order."""
-    low, high = float(call.attrs.a_min), float(call.attrs.a_max)
+    low, high = call.attrs.a_min, call.attrs.a_max
     if math.isnan(low) or math.isnan(high) or low > high:
         return f"a_min={low:g} is not below a_max={high:g}"
     return eltwise_reason(call)
@@ -50,7 +51,7 @@ def prelu_reason(call: OpView) -> str | None:
     reason = eltwise_reason(call)
     if reason:
         return reason
-    data, slopes, axis = call.args[0].shape, call.args[1].shape, int(call.attrs.axis)
+    data, slopes, axis = call.args[0].shape, call.args[1].shape, call.attrs.axis
     if not 0 <= axis < len(data):
         return f"axis={axis} is out of range for data of shape {text_of_shape(data)}"
     # An open size is compared at each call.
@@ -72,7 +73,7 @@ def float32_reason(call: OpView) -> str | None:
 
 def clip_is_not_negative(call: OpView) -> bool:
     """Whether the lower bound of a clip is zero or more."""
-    return float(call.attrs.a_min) >= 0.0
+    return call.attrs.a_min >= 0.0
 
 
 def cast_reason(call: OpView) -> str | None:
@@ -89,4 +90,8 @@ def cast_reason(call: OpView) -> str | None:
 
 
 # The fields of the row.
-CLIP = dict(reason=clip_reason, is_not_negative=clip_is_not_negative)
+CLIP = dict(
+    reason=clip_reason,
+    attrs=(Float("a_min"), Float("a_max")),
+    is_not_negative=clip_is_not_negative,
+)

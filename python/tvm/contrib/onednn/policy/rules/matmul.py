@@ -22,6 +22,7 @@ import math
 
 import numpy as np
 
+from ...ops.schema import Bool, DType, Int
 from ..op_view import OpView
 from ..tensors import (
     EIGHT_BITS,
@@ -31,6 +32,9 @@ from ..tensors import (
     tensors_reason,
     text_of_shape,
 )
+
+_DENSE_ATTRS = (DType("out_dtype"),)
+_MATMUL_ATTRS = (Bool("transpose_a", False), Bool("transpose_b", False), *_DENSE_ATTRS)
 
 
 def last_axis(call: OpView) -> int:
@@ -75,7 +79,7 @@ def dense_reason(call: OpView) -> str | None:
 
 def matmul_reason(call: OpView) -> str | None:
     """Accept data of rank 2 or more and a 2-D weight, either transposed or not."""
-    return _product_reason(call, bool(call.attrs.transpose_a), bool(call.attrs.transpose_b))
+    return _product_reason(call, call.attrs.transpose_a, call.attrs.transpose_b)
 
 
 def dynamic_dense_reason(call: OpView) -> str | None:
@@ -114,10 +118,9 @@ def block_dense_reason(call: OpView) -> str | None:
         return reason
     if not all(arg.is_constant for arg in weight):
         return "the weight, its scales or its zero points are not constant"
-    bits, block = int(call.attrs.bits), int(call.attrs.block_size)
+    bits, block, level = call.attrs.bits, call.attrs.block_size, call.attrs.accuracy_level
     if bits not in (4, 8) or block % 32:
         return f"bits={bits} in blocks of {block}; supported are 4 and 8 in blocks of 32, 64, ..."
-    level = int(getattr(call.attrs, "accuracy_level", 0))
     if not 0 <= level <= 4:
         return f"accuracy_level={level}; supported are 0 to 4"
     units, blocks = weight[0].shape[0], -(-data.shape[-1] // block)
@@ -138,7 +141,7 @@ def batch_matmul_reason(call: OpView) -> str | None:
 
 def matmul_flops(call: OpView) -> int:
     """Count two operations for each element of the row that an element of the result needs."""
-    is_transposed = call.name != "nn.dense" and bool(call.attrs.transpose_a)
+    is_transposed = call.name != "nn.dense" and call.attrs.transpose_a
     inner = call.args[0].shape[-2 if is_transposed else -1]
     return 2 * known_product((*call.result.shape, inner))
 
@@ -150,13 +153,13 @@ def row_flops(call: OpView) -> int:
 
 def scaled_matmul_weight(call: OpView, weight: np.ndarray, scale: np.ndarray) -> np.ndarray:
     """Multiply the output channels of a matrix by factors."""
-    is_transposed = call.name == "nn.dense" or bool(call.attrs.transpose_b)
+    is_transposed = call.name == "nn.dense" or call.attrs.transpose_b
     return weight * (scale[:, None] if is_transposed else scale)
 
 
 def matmul_weight_axis(call: OpView) -> int:
     """Return the axis of a matrix that has an item for each column of the result."""
-    is_transposed = call.name == "nn.dense" or bool(call.attrs.transpose_b)
+    is_transposed = call.name == "nn.dense" or call.attrs.transpose_b
     return len(call.args[1].shape) - (2 if is_transposed else 1)
 
 
@@ -168,9 +171,9 @@ _FIELDS = dict(
     flops=matmul_flops,
 )
 _OF_A_MATRIX = dict(_FIELDS, kept_dims=1, scaled_weight=scaled_matmul_weight)
-DENSE = dict(_OF_A_MATRIX, reason=dense_reason)
-MATMUL = dict(_OF_A_MATRIX, reason=matmul_reason)
-BATCH_MATMUL = dict(_FIELDS, reason=batch_matmul_reason, kept_dims=2)
+DENSE = dict(_OF_A_MATRIX, reason=dense_reason, attrs=_DENSE_ATTRS)
+MATMUL = dict(_OF_A_MATRIX, reason=matmul_reason, attrs=_MATMUL_ATTRS)
+BATCH_MATMUL = dict(_FIELDS, reason=batch_matmul_reason, attrs=_MATMUL_ATTRS, kept_dims=2)
 DYNAMIC_DENSE = dict(
     reason=dynamic_dense_reason,
     channel_axis=last_axis,
@@ -178,4 +181,8 @@ DYNAMIC_DENSE = dict(
     kept_dims=1,
     flops=row_flops,
 )
-BLOCK_DENSE = dict(reason=block_dense_reason, flops=row_flops)
+BLOCK_DENSE = dict(
+    reason=block_dense_reason,
+    attrs=(Int("bits"), Int("block_size"), Int("accuracy_level", 0)),
+    flops=row_flops,
+)

@@ -22,6 +22,7 @@ import math
 import re
 from functools import partial
 
+from ...ops.schema import Attr, Bool, Ints, Text
 from .. import cpu
 from ..op_view import OpView
 from ..tensors import (
@@ -38,9 +39,29 @@ from .conv import SPATIAL, data_layout_reason, window_reason
 _MOST_PADDING = 4096
 
 
+def adaptive_attributes(spatial: int) -> tuple[Attr, ...]:
+    """Declare the attributes of a pooling to a given size."""
+    layout = f"NC{SPATIAL[3 - spatial :]}"
+    return Ints("output_size", ()), Text("layout", layout), Text("out_layout", "")
+
+
+def pool_attributes(spatial: int) -> tuple[Attr, ...]:
+    """Declare the attributes of a pooling; one integer of the first four stands for all."""
+    return (
+        *(Ints("pool_size"), Ints("strides", 1), Ints("padding", 0), Ints("dilation", 1)),
+        *adaptive_attributes(spatial)[1:],
+        Bool("ceil_mode", False),
+    )
+
+
+def average_attributes(spatial: int) -> tuple[Attr, ...]:
+    """Declare the attributes of an average pooling, in which zeros of the padding may count."""
+    return (*pool_attributes(spatial), Bool("count_include_pad", False))
+
+
 def pool_channel_axis(call: OpView) -> int:
     """Return the channel axis of a pooling's result."""
-    return str(call.attrs.layout).index("C")
+    return call.attrs.layout.index("C")
 
 
 def _layout_reason(call: OpView, dtypes: tuple[str, ...]) -> str | None:
@@ -92,11 +113,11 @@ def pool_reason(call: OpView, dtypes: tuple[str, ...] = cpu.REAL) -> str | None:
     data = math.prod(max(size - most, 0) for size, most in zip(kernel, both))
     if math.prod(kernel) - data > _MOST_PADDING:
         return f"padding={list(padding)}: oneDNN is slow for windows with much padding"
+    counts_padding = "avg" in call.name and attrs.count_include_pad
     for axis, (letter, size, out) in enumerate(_sizes(call)):
         window = _Window(kernel[axis], strides[axis], padding[axis], padding[axis + spatial])
-        counts_padding = bool(getattr(attrs, "count_include_pad", False))
         if size is None or out is None:
-            reason = window.open_reason(bool(attrs.ceil_mode), counts_padding)
+            reason = window.open_reason(attrs.ceil_mode, counts_padding)
         else:
             reason = window.reason(size, out, counts_padding)
         if reason:

@@ -22,6 +22,7 @@ import math
 
 import numpy as np
 
+from ...ops.schema import DType, Int
 from ..op_view import OpView, Tensor
 from ..tensors import EIGHT_BITS, tensor_reason, text_of_shape
 
@@ -29,6 +30,9 @@ DEQUANTIZE, QUANTIZE = "qnn.dequantize", "qnn.quantize"
 
 # The types that dequantize reads: int32, that of sums of products, as well.
 INTEGERS = (*EIGHT_BITS, "int32")
+
+
+ATTRS = Int("axis", -1), DType("out_dtype")
 
 
 def quantize_reason(call: OpView) -> str | None:
@@ -51,7 +55,7 @@ def dequantize_reason(call: OpView) -> str | None:
 
 def _parameters_reason(call: OpView) -> str | None:
     """Say why a scale or a zero point is neither one number nor one for each item of the axis."""
-    data, axis = call.args[0].shape, int(call.attrs.axis)
+    data, axis = call.args[0].shape, call.attrs.axis
     for name, arg, dtype in zip(("scale", "zero_point"), call.args[1:], ("float32", "int32")):
         reason = tensor_reason(name, arg, dtypes=(dtype,))
         if reason:
@@ -123,7 +127,7 @@ def is_weight(call: OpView, axis: int | None) -> bool:
         return False
     if data.dtype != "int8" or zero_point.value.any():
         return False
-    along = int(call.attrs.axis) % len(data.shape)
+    along = call.attrs.axis % len(data.shape)
     return math.prod(scale.shape) == 1 or along == axis
 
 

@@ -41,6 +41,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...ops.schema import Bool, Text
 from ..op_view import OpView
 from ..tensors import known_product, open_reason, tensor_reason, text_of_shape
 
@@ -69,17 +70,17 @@ def states_of(name: str) -> int:
 
 def bias_gates(name: str, attrs) -> int:
     """Return how many vectors of H values the bias of one direction has."""
-    return GATES[name] + (name == GRU and bool(attrs.linear_before_reset))
+    return GATES[name] + (name == GRU and attrs.linear_before_reset)
 
 
 def has_lengths(attrs) -> bool:
     """Whether the sequences of a layer have lengths."""
-    return bool(getattr(attrs, "has_lengths", False))
+    return attrs.has_lengths
 
 
 def state_operands(name: str, attrs, operands: Sequence) -> Sequence:
     """Return the initial states among the operands of a layer."""
-    return operands[4 : 4 + states_of(name) * bool(attrs.has_initial_state)]
+    return operands[4 : 4 + states_of(name) * attrs.has_initial_state]
 
 
 def recurrent_reason(call: OpView) -> str | None:
@@ -190,4 +191,15 @@ def recurrent_flops(call: OpView) -> int:
 
 
 # The fields of the rows.
-RECURRENT = dict(reason=recurrent_reason, heavy=True, flops=recurrent_flops, relax="")
+_ATTRS = (
+    *(Text("direction", "forward"), Bool("batch_first", False)),
+    *(Bool("has_initial_state", False), Bool("has_lengths", False)),
+)
+_MORE_ATTRS = {GRU: (Bool("linear_before_reset", False),), RNN: (Text("activation", "tanh"),)}
+
+
+def recurrent(name: str) -> dict:
+    """Return the fields of the row of a layer."""
+    attrs = (*_ATTRS, *_MORE_ATTRS.get(name, ()))
+    fields = dict(reason=recurrent_reason, attrs=attrs, flops=recurrent_flops)
+    return dict(fields, heavy=True, relax="")

@@ -22,6 +22,7 @@ import math
 
 import numpy as np
 
+from ...ops.schema import Bool, Float, Int, Ints, Text
 from ..op_view import OpView
 from ..tensors import (
     data_elements,
@@ -48,7 +49,7 @@ def axes_reason(axes, exclude: bool, data: tuple[int, ...]) -> str | None:
     data : tuple[int, ...]
         The shape of what is reduced.
     """
-    listed = [int(axis) for axis in axes or ()]
+    listed = list(axes or ())
     for axis in listed:
         if not -len(data) <= axis < len(data):
             return f"axis={axis} is out of range for data of shape {text_of_shape(data)}"
@@ -64,7 +65,7 @@ def reduce_reason(call: OpView) -> str | None:
     reason = tensors_reason(call, min_rank=1)
     if reason:
         return reason
-    return axes_reason(call.attrs.axis, bool(call.attrs.exclude), call.args[0].shape)
+    return axes_reason(call.attrs.axis, call.attrs.exclude, call.args[0].shape)
 
 
 def axis_reason(call: OpView) -> str | None:
@@ -72,7 +73,7 @@ def axis_reason(call: OpView) -> str | None:
     reason = tensors_reason(call, min_rank=1)
     if reason:
         return reason
-    data, axis = call.args[0].shape, int(call.attrs.axis)
+    data, axis = call.args[0].shape, call.attrs.axis
     if not -len(data) <= axis < len(data):
         return f"axis={axis} is out of range for data of shape {text_of_shape(data)}"
     return None
@@ -91,7 +92,7 @@ def batch_norm_affine(
         The op's operands behind the data, in double precision.
     """
     with np.errstate(all="ignore"):
-        scale = (gamma if attrs.scale else 1.0) / np.sqrt(var + float(attrs.epsilon))
+        scale = (gamma if attrs.scale else 1.0) / np.sqrt(var + attrs.epsilon)
         return scale, (beta if attrs.center else 0.0) - mean * scale
 
 
@@ -111,8 +112,8 @@ def group_norm_reason(call: OpView) -> str | None:
     reason = axis_reason(call)
     if reason:
         return reason
-    data, groups = call.args[0].shape, int(call.attrs.num_groups)
-    channels = data[int(call.attrs.axis)]
+    data, groups = call.args[0].shape, call.attrs.num_groups
+    channels = data[call.attrs.axis]
     reason = open_reason("data", "channels", channels, data)
     if reason:
         return reason
@@ -132,7 +133,7 @@ def l2_normalize_reason(call: OpView) -> str | None:
     reason = axes_reason(call.attrs.axis, False, data)
     if reason:
         return reason
-    axes = [int(axis) for axis in call.attrs.axis or ()] or range(len(data))
+    axes = call.attrs.axis or range(len(data))
     if known_product(data[axis] for axis in axes) == 1:
         has_or_may = "may have" if None in (data[axis] for axis in axes) else "has"
         text = f"axis={list(axes)} of {text_of_shape(data)}"
@@ -160,14 +161,31 @@ def lrn_reason(call: OpView) -> str | None:
     if reason:
         return reason
     attrs, data = call.attrs, call.args[0].shape
-    if len(data) != 4 or int(attrs.axis) not in (1, 3):
+    if len(data) != 4 or attrs.axis not in (1, 3):
         return f"axis={attrs.axis} of data of shape {text_of_shape(data)} is not 1 or 3 of rank 4"
-    if int(attrs.size) < 1 or int(attrs.size) % 2 == 0:
+    if attrs.size < 1 or attrs.size % 2 == 0:
         return f"size={attrs.size} is not odd"
-    if float(attrs.beta) not in LRN_BETAS:
+    if attrs.beta not in LRN_BETAS:
         return f"beta={attrs.beta:g} is not 0.75 or 1; oneDNN is slow for others"
     return None
 
 
+# The attributes of the rows.
+SOFTMAX = (Int("axis", -1),)
+_AFFINE = Float("epsilon", 1e-5), Bool("center", True), Bool("scale", True)
+LAYER_NORM = Int("axis", -1), *_AFFINE
+CHANNEL_NORM = Int("axis", 1), *_AFFINE
+GROUP_NORM = Int("num_groups"), *CHANNEL_NORM
+RMS_NORM = (Float("epsilon", 1e-5),)
+L2_NORMALIZE = Float("eps"), Ints("axis", None)
+LRN = (
+    *(Int("size", 5), Int("axis", 1), Float("bias", 2.0), Float("alpha", 1e-4)),
+    *(Float("beta", 0.75), Text("norm_region", "ACROSS_CHANNELS")),
+)
+
 # The fields of the rows.
-REDUCE = dict(reason=reduce_reason, flops=data_elements)
+REDUCE = dict(
+    reason=reduce_reason,
+    attrs=(Ints("axis", None), Bool("keepdims", False), Bool("exclude", False)),
+    flops=data_elements,
+)

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...ops.schema import Attr, Bool, DType, Float, Ints, Text
 from ..op_view import OpView
 from ..tensors import tensors_reason
 from .conv import SPATIAL, data_layout_reason
@@ -43,6 +44,24 @@ ROUND = {
     "floor": lambda x: np.floor(x + _EPSILON),
     "ceil": lambda x: np.ceil(x - _EPSILON),
 }
+
+
+_MODE = Text("coordinate_transformation_mode", "half_pixel")
+
+
+def resize_attributes(spatial: int) -> tuple[Attr, ...]:
+    """Declare the attributes of a resize; where the size is open, factors may tell it."""
+    letters = SPATIAL[3 - spatial :]
+    return (
+        *(Ints("size", None), Text("layout", f"NC{letters}"), Text("method", "linear")),
+        *(_MODE, Text("rounding_method", ""), DType("out_dtype")),
+        *(Float(f"scale_{letter.lower()}", None) for letter in letters),
+    )
+
+
+_UPSAMPLING = Float("scale_h"), Float("scale_w"), Text("method", "nearest_neighbor")
+UPSAMPLING = (Text("layout", "NCHW"), *_UPSAMPLING, Bool("align_corners", False))
+UPSAMPLING3D = (Text("layout", "NCDHW"), Float("scale_d"), *_UPSAMPLING, _MODE)
 
 
 def coordinates(mode: str, size: int, out: int, dtype: str) -> np.ndarray | None:
@@ -95,12 +114,12 @@ def sampling(name: str, attrs) -> tuple[str, str, str]:
     """Return the method of an op, what coordinates it reads at, and how these are rounded."""
     mode, rounding = "asymmetric", ""
     if name != "nn.upsampling":
-        mode = str(attrs.coordinate_transformation_mode)
+        mode = attrs.coordinate_transformation_mode
     elif attrs.align_corners:
         mode = "align_corners"
     if name.startswith("image."):
-        rounding = str(attrs.rounding_method)
-    return str(attrs.method), mode, rounding or ("round" if mode == "align_corners" else "floor")
+        rounding = attrs.rounding_method
+    return attrs.method, mode, rounding or ("round" if mode == "align_corners" else "floor")
 
 
 def resize_reason(call: OpView) -> str | None:
@@ -118,12 +137,12 @@ def resize_reason(call: OpView) -> str | None:
     if coordinates(mode, 1, 1, "float32") is None or rounding not in ROUND:
         return f"oneDNN does not support coordinate_transformation_mode={mode}"
     for letter in SPATIAL[5 - len(data) :]:
-        axis = str(attrs.layout).index(letter)
+        axis = attrs.layout.index(letter)
         size, out = data[axis], result[axis]
         if size is None or out is None:
             if method != "nearest_neighbor" and mode == "half_pixel":
                 continue
-            factor = getattr(attrs, f"scale_{letter.lower()}", None)
+            factor = getattr(attrs, f"scale_{letter.lower()}")
             if method == "nearest_neighbor" and _repeats(mode, rounding, factor):
                 continue
             return f"the values that {method} reads depend on {letter}, which is open"

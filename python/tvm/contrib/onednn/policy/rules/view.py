@@ -24,6 +24,7 @@ import re
 
 import numpy as np
 
+from ...ops.schema import Bool, Int, Ints, Pairs, Sections, Text
 from .. import cpu
 from ..op_view import OpView, Tensor
 from ..tensors import (
@@ -77,7 +78,7 @@ def _transposed_axis(call: OpView, axis: int) -> int:
 def _split_axis(call: OpView, axis: int) -> int | None:
     """Return the same axis, if it is not the one that is split."""
     rank = len(call.args[0].shape)
-    return None if int(call.attrs.axis) % rank == axis % rank else axis % rank
+    return None if call.attrs.axis % rank == axis % rank else axis % rank
 
 
 def _reshaped_axis(call: OpView, axis: int) -> int | None:
@@ -113,7 +114,7 @@ def layout_transform_reason(call: OpView) -> str | None:
     reason = view_reason(call)
     if reason:
         return reason
-    texts = str(call.attrs.src_layout), str(call.attrs.dst_layout)
+    texts = call.attrs.src_layout, call.attrs.dst_layout
     source, target = (_layout(text) for text in texts)
     for text, layout in zip(texts, (source, target)):
         if layout is None:
@@ -144,7 +145,7 @@ def concat_reason(call: OpView) -> str | None:
     """Accept tensors that are given one by one."""
     if not isinstance(call.args[0], tuple):
         return "the tuple of tensors is the result of another call"
-    axis = int(call.attrs.axis)
+    axis = call.attrs.axis
     # Along its own axis a stack has as many as there are tensors.
     is_open = call.result.shape[axis] is None
     filled = []
@@ -167,7 +168,7 @@ def pad_reason(call: OpView) -> str | None:
 
     And the data's own lines, each of which a primitive copies, while they are few.
     """
-    mode, widths = str(call.attrs.pad_mode), [ints(width) for width in call.attrs.pad_width]
+    mode, widths = call.attrs.pad_mode, [ints(width) for width in call.attrs.pad_width]
     if mode not in ("constant", "edge", "reflect"):
         return f"pad_mode={mode} is not supported"
     if None in widths or any(min(width) < 0 for width in widths):
@@ -215,12 +216,12 @@ def strided_slice_reason(call: OpView) -> str | None:
     axes = ints(attrs.axes) if attrs.axes is not None else range(len(begin))
     data, result = call.args[0].shape, call.result.shape
     for axis, first, last in zip(axes, begin, end):
-        is_rest = last >= _TO_THE_END or str(attrs.slice_mode) != "end"
+        is_rest = last >= _TO_THE_END or attrs.slice_mode != "end"
         # The last positions of a sequence that has any, as the logits of a prompt are.
         keeps_some = first == 0 or (first < 0 and call.is_filled(0, axis))
         if result[axis] is None and not (is_rest and keeps_some):
             return f"the slice along axis {axis}, whose size is open, may be empty"
-    if str(attrs.slice_mode) != "end":
+    if attrs.slice_mode != "end":
         return None
     if any(step < 1 for step in steps):
         return f"strides={list(steps)} are not all positive"
@@ -235,7 +236,23 @@ def strided_slice_reason(call: OpView) -> str | None:
     return None
 
 
+# The attributes of the rows.
+CONCATENATE = (Int("axis", 0),)
+PAD = Pairs("pad_width"), Text("pad_mode", "constant")
+STRIDED_SLICE = (
+    *(Ints("begin"), Ints("end"), Ints("strides", None), Ints("axes", None)),
+    Text("slice_mode", "end"),
+)
+LAYOUT_TRANSFORM = Text("src_layout"), Text("dst_layout")
+NEWSHAPE = Ints("newshape"), Bool("allowzero", False)
+EXPAND_DIMS = Int("axis"), Int("num_newaxis", 1)
+SQUEEZE = (Ints("axis", None),)
+
 # The fields of the rows.
 RESHAPE = dict(reason=view_reason, reshapes=True, axis_behind=_reshaped_axis)
-SPLIT = dict(reason=view_reason, axis_behind=_split_axis)
-TRANSPOSE = dict(reason=view_reason, axis_behind=_transposed_axis)
+SPLIT = dict(
+    reason=view_reason,
+    attrs=(Sections("indices_or_sections"), Int("axis", 0)),
+    axis_behind=_split_axis,
+)
+TRANSPOSE = dict(reason=view_reason, attrs=(Ints("axes", None),), axis_behind=_transposed_axis)

@@ -62,16 +62,14 @@ def _function(name: str) -> tuple[Callable, frozenset[str]]:
 def _plain(node: Node, args, emit, **others) -> relax.Expr:
     """Write an op that has the same operands and attributes in Relax, but for others."""
     make, names = _function(name_in_relax(node.name))
-    attrs = {name: value for name, value in vars(node.attrs).items() if name in names}
+    # An empty layout or type is that of the data, for which Relax has no name.
+    own = vars(node.attrs).items()
+    attrs = {name: value for name, value in own if name in names and value != ""}
     return make(*args, **{name: _native(value) for name, value in (attrs | others).items()})
 
 
 def _native(value):
     return list(value) if isinstance(value, tuple) else value
-
-
-def _conv(node: Node, args, emit) -> relax.Expr:
-    return _plain(node, args, emit, out_layout=getattr(node.attrs, "out_layout", None) or None)
 
 
 def _resize(node: Node, args, emit) -> relax.Expr:
@@ -85,7 +83,7 @@ def _matmul(node: Node, args, emit) -> relax.Expr:
     for k, name in enumerate(("transpose_a", "transpose_b")):
         if getattr(attrs, name, False) or (node.name == "nn.dense" and k == 1):
             args[k] = _transposed(args[k], emit)
-    return relax.op.matmul(*args, out_dtype=getattr(attrs, "out_dtype", None) or None)
+    return relax.op.matmul(*args, out_dtype=attrs.out_dtype or None)
 
 
 def _transposed(matrix: relax.Expr, emit: Emit) -> relax.Expr:
@@ -103,7 +101,7 @@ def _squeeze(node: Node, args, emit) -> relax.Expr:
 
 
 def _expand_dims(node: Node, args, emit) -> relax.Expr:
-    axis, rank = int(node.attrs.axis), len(node.type.dims)
+    axis, rank = node.attrs.axis, len(node.type.dims)
     first = axis % (rank - node.attrs.num_newaxis + 1)
     return relax.op.expand_dims(args[0], [first + k for k in range(node.attrs.num_newaxis)])
 
@@ -145,15 +143,15 @@ def _cast(node: Node, args, emit) -> relax.Expr:
 
 def _quantization(node: Node, args, emit) -> relax.Expr:
     make, _ = _function(node.name.removeprefix("qnn."))
-    return make(*args, int(node.attrs.axis), node.type.dtype)
+    return make(*args, node.attrs.axis, node.type.dtype)
 
 
 def _clip(node: Node, args, emit) -> relax.Expr:
-    return relax.op.clip(args[0], float(node.attrs.a_min), float(node.attrs.a_max))
+    return relax.op.clip(args[0], node.attrs.a_min, node.attrs.a_max)
 
 
 def _global_pool(node: Node, args, emit) -> relax.Expr:
-    layout = str(node.attrs.layout)
+    layout = node.attrs.layout
     axes = [layout.index(letter) for letter in layout if letter in SPATIAL]
     make, _ = _function(name_in_relax(node.name))
     return make(args[0], axes, keepdims=True)
@@ -172,7 +170,7 @@ def _rms_norm(node: Node, args, emit) -> relax.Expr:
 
 def _channel_norm(node: Node, args, emit) -> relax.Expr:
     attrs, rank = node.attrs, len(node.type.dims)
-    channel = int(attrs.axis) % rank
+    channel = attrs.axis % rank
     is_group = node.name == "nn.group_norm"
     axes = [a for a in range(channel + 1 if is_group else 1, rank) if a != channel]
     own = {"num_groups": attrs.num_groups} if is_group else {}
@@ -193,7 +191,7 @@ def _broadcast_to(node: Node, args, emit) -> relax.Expr:
 
 
 def _take(node: Node, args, emit) -> relax.Expr:
-    return relax.op.take(*args, int(node.attrs.axis), str(node.attrs.mode))
+    return relax.op.take(*args, node.attrs.axis, node.attrs.mode)
 
 
 def _full(node: Node, args, emit) -> relax.Expr:
@@ -201,8 +199,6 @@ def _full(node: Node, args, emit) -> relax.Expr:
 
 
 _WRITERS: dict[str, Writer] = {
-    **{f"nn.conv{n}d{kind}": _conv for n in (1, 2, 3) for kind in ("", "_transpose")},
-    **{f"nn.{kind}_pool{n}d": _conv for n in (1, 2, 3) for kind in ("max", "avg")},
     **dict.fromkeys(("nn.dense", "nn.matmul", "nn.batch_matmul"), _matmul),
     **dict.fromkeys(("nn.global_max_pool2d", "nn.global_avg_pool2d"), _global_pool),
     **dict.fromkeys(("nn.group_norm", "nn.instance_norm"), _channel_norm),

@@ -26,6 +26,7 @@ from types import SimpleNamespace
 
 from tvm import ir, relay, te, tir, topi
 from tvm.contrib.onednn.frontend.layer_loops import result_shapes, state_dtypes, write_layer
+from tvm.contrib.onednn.ops.schema import attributes_of
 from tvm.contrib.onednn.policy.rules.recurrent import operand_shapes, states_of
 from tvm.contrib.onednn.policy.tensors import text_of_shape
 from tvm.relay.op import op as _op
@@ -65,17 +66,15 @@ def layer_name(expr: relay.Expr) -> str | None:
 
 
 def layer_attrs(call: relay.Call) -> SimpleNamespace:
-    """Return the attributes of a layer as plain values."""
+    """Return the attributes of a layer."""
     return _plain(call.attrs)[1]
 
 
 def _plain(attrs) -> tuple[str, SimpleNamespace]:
-    """Return the layer's op of the table, and its attributes as plain values."""
+    """Return the layer's op of the table, and its attributes."""
     values = {str(key): attrs[key] for key in attrs.keys()}
     name = str(values.pop("op"))
-    return name, SimpleNamespace(
-        **{k: str(v) if isinstance(v, str) else int(v) for k, v in values.items()}
-    )
+    return name, attributes_of(name, SimpleNamespace(**values))
 
 
 def _layer_type(types: Sequence, attrs) -> relay.TupleType:

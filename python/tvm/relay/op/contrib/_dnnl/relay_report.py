@@ -136,7 +136,7 @@ class RelayDescription(Description):
         if name == "nn.conv2d" and node.attrs.data_layout == "NCHW":
             # TVM's code for x86 accepts no depthwise convolution, and of other groups none of open
             # sizes.
-            groups, shapes = int(node.attrs.groups), [node.args[0].shape]
+            groups, shapes = node.attrs.groups, [node.args[0].shape]
             compiles, is_depthwise = groups == 1, groups == shapes[0][1]
             shapes = shapes if is_depthwise else [shapes[0][1:]]
         return "" if compiles or not any(None in shape for shape in shapes) else NOT_COMPILED

@@ -67,9 +67,9 @@ def _batch_matmul(node: Node, left, right) -> relay.Call:
     out = relay.nn.batch_matmul(
         left,
         right,
-        str(getattr(node.attrs, "out_dtype", "") or ""),
-        bool(node.attrs.transpose_a),
-        bool(node.attrs.transpose_b),
+        node.attrs.out_dtype,
+        node.attrs.transpose_a,
+        node.attrs.transpose_b,
     )
     if rank < 4:
         return out
@@ -83,11 +83,11 @@ def _sizes(node: Node) -> list[int]:
 
 
 def _quantize(node: Node, data, scale, zero_point) -> relay.Call:
-    return qnn.quantize(data, scale, zero_point, int(node.attrs.axis), node.type.dtype)
+    return qnn.quantize(data, scale, zero_point, node.attrs.axis, node.type.dtype)
 
 
 def _dequantize(node: Node, data, scale, zero_point) -> relay.Call:
-    return qnn.dequantize(data, scale, zero_point, int(node.attrs.axis), node.type.dtype)
+    return qnn.dequantize(data, scale, zero_point, node.attrs.axis, node.type.dtype)
 
 
 def _cast(node: Node, data) -> relay.Call:
@@ -99,15 +99,15 @@ def _pad(node: Node, data, value) -> relay.Call:
 
 
 def _concatenate(node: Node, fields) -> relay.Call:
-    return relay.concatenate(fields, int(node.attrs.axis))
+    return relay.concatenate(fields, node.attrs.axis)
 
 
 def _take(node: Node, data, indices) -> relay.Call:
-    return relay.take(data, indices, int(node.attrs.axis), 0, str(node.attrs.mode))
+    return relay.take(data, indices, node.attrs.axis, 0, node.attrs.mode)
 
 
 def _clip(node: Node, data) -> relay.Call:
-    return relay.clip(data, float(node.attrs.a_min), float(node.attrs.a_max))
+    return relay.clip(data, node.attrs.a_min, node.attrs.a_max)
 
 
 def _square(node: Node, data) -> relay.Call:

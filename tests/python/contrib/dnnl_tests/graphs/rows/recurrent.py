@@ -20,6 +20,7 @@ from types import SimpleNamespace
 
 import numpy as np
 from tvm import relay
+from tvm.contrib.onednn.ops.schema import attributes_of
 from tvm.contrib.onednn.policy.rules.recurrent import DIRECTIONS, operand_shapes
 from tvm.relay.frontend import common
 from tvm.relay.op.contrib._dnnl.recurrent import layer_call
@@ -68,7 +69,7 @@ def _draw_op(**choices):
 def _op(name):
     def build(b, x, hidden, **attrs):
         shape = tuple(int(dim) for dim in x.shape)
-        shapes = operand_shapes(name, SimpleNamespace(**attrs), shape, hidden)
+        shapes = operand_shapes(name, attributes_of(name, SimpleNamespace(**attrs)), shape, hidden)
         args = [relay.tanh(x.expr)]
         for k, each in enumerate(shapes[1:], 1):
             if len(each) == 1:

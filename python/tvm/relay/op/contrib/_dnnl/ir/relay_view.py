@@ -147,7 +147,7 @@ class _CallView(OpView):
     """A call of Relay, of which what is asked for is read, once."""
 
     def __init__(self, name: str, call: relay.Call):  # pylint: disable=super-init-not-called
-        self.name, self._call = name, call
+        self.name, self._call, self._attrs = name, call, lambda: plain_attrs(call)
 
     def __eq__(self, other):
         return isinstance(other, _CallView) and self._call.same_as(other._call)
@@ -164,10 +164,6 @@ class _CallView(OpView):
         known = () if self.name.startswith(f"{COMPILER}.") else arg_names(self.name)
         count = len(self._call.args)
         return [*known[:count], *(f"argument {i}" for i in range(len(known), count))]
-
-    @functools.cached_property
-    def attrs(self):
-        return self._call.attrs
 
     @functools.cached_property
     def results(self):
