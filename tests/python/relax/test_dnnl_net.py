@@ -45,13 +45,9 @@ from tvm_dnnl._dnnl.reader import RelaxGraph
 from tvm_dnnl._dnnl.reading import constant_of, is_constant
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "graph"))
+from net import COUNTS, TRIES, check_op  # noqa: E402
 from pretended_cpu import every_dtype  # noqa: E402
 
-DTYPES = ("float32", "bfloat16", "float16", "int8")
-COMBINATIONS = [(dtype, is_open) for dtype in DTYPES for is_open in (False, True)]
-# Of the draws of a combination, as many are partitioned as the rules accept in the first seeds.
-TRIES = 12
-COUNTS = [1, pytest.param(TRIES, marks=pytest.mark.nightly)]
 # A number may be off by so much, relative to the largest one; an integer by one.
 RTOL = {"float32": 2e-5, "bfloat16": 2.0**-7, "float16": 2.0**-10}
 HAS = {dtype: cpu.computes(dtype) for dtype in RTOL} | {"int8": True, "uint8": True, "bool": True}
@@ -223,19 +219,7 @@ def test_each_op_of_the_table_is_drawn():
 @pytest.mark.parametrize("count", COUNTS)
 @pytest.mark.parametrize("name", DRAWS)
 def test_net(name, count):
-    # In short, each op has each type and both kinds of sizes, and each two ops all combinations.
-    step = 1 if count > 1 else 2
-    first = list(DRAWS).index(name) % step
-    problems = []
-    for k, (dtype, is_open) in enumerate(COMBINATIONS):
-        # The kinds alternate with the type.
-        if (k // 2 + k + first) % step:
-            continue
-        accepted, reasons = combination(name, dtype, is_open, count, problems)
-        print(f"{name}, {dtype}, {'open' if is_open else 'fixed'}: {accepted} accepted")
-        # Nothing is missing without a reason.
-        assert accepted or reasons, (name, dtype, is_open)
-    assert not problems, f"{len(problems)}:\n" + "\n".join(problems[:4])
+    check_op(name, list(DRAWS).index(name), count, combination)
 
 
 def judged(mod, reasons):

@@ -49,12 +49,9 @@ from dnnl_tests.graphs.test_infer import (
 )
 
 sys.path.append(str(Path(__file__).resolve().parents[3] / "graph"))
+from net import COUNTS, DTYPES, TRIES, check_op  # noqa: E402
 from pretended_cpu import every_dtype  # noqa: E402
 
-DTYPES = ("float32", "bfloat16", "float16", "int8")
-COMBINATIONS = [(dtype, is_open) for dtype in DTYPES for is_open in (False, True)]
-TRIES = 12
-COUNTS = [1, pytest.param(TRIES, marks=pytest.mark.nightly)]
 # Ops of the table that Relay writes as others, or that rewrites make of several: in `rewrites`,
 # `ops` and `integration`.
 MADE = {name for name in TABLE if name.startswith(("dnnl.", "qnn."))} - set(FOUND)
@@ -174,19 +171,7 @@ def test_each_op_of_the_table_is_drawn():
 @pytest.mark.parametrize("count", COUNTS)
 @pytest.mark.parametrize("name", DIRECT)
 def test_net(name, count):
-    # In short, each op has each type and both kinds of sizes, and each two ops all combinations.
-    step = 1 if count > 1 else 2
-    first = DIRECT.index(name) % step
-    problems = []
-    for k, (dtype, is_open) in enumerate(COMBINATIONS):
-        # The kinds alternate with the type.
-        if (k // 2 + k + first) % step:
-            continue
-        accepted, reasons = combination(name, dtype, is_open, count, problems)
-        print(f"{name}, {dtype}, {'open' if is_open else 'fixed'}: {accepted} accepted")
-        # Nothing is missing without a reason.
-        assert accepted or reasons, (name, dtype, is_open)
-    assert not problems, f"{len(problems)}:\n" + "\n".join(problems[:4])
+    check_op(name, DIRECT.index(name), count, combination)
 
 
 @pytest.mark.parametrize("count", COUNTS)
