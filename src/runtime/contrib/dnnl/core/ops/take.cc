@@ -48,6 +48,34 @@ Tensor AsBytes(const Tensor& value) {
   return {value.buffer, PlainDesc({size}, dnnl::memory::data_type::u8)};
 }
 
+/*! \brief Copy items of a row at `offsets` to neighbouring ones. */
+using CopyItems = void (*)(const char* from, const int64_t* offsets, int64_t count, int64_t bytes,
+                           char* to);
+
+/*! \brief Items of a constant number of bytes, each copied by one instruction; 0: of any number. */
+template <int64_t kBytes>
+void Copy(const char* from, const int64_t* offsets, int64_t count, int64_t bytes, char* to) {
+  const int64_t size = kBytes == 0 ? bytes : kBytes;
+  for (int64_t i = 0; i < count; ++i) std::memcpy(to + i * size, from + offsets[i], size);
+}
+
+CopyItems CopyOf(int64_t bytes) {
+  switch (bytes) {
+    case 1:
+      return Copy<1>;
+    case 2:
+      return Copy<2>;
+    case 4:
+      return Copy<4>;
+    case 8:
+      return Copy<8>;
+    case 16:
+      return Copy<16>;
+    default:
+      return Copy<0>;
+  }
+}
+
 }  // namespace
 
 Types InferTake(const NodeReader& node, const Types& inputs) {
@@ -80,28 +108,39 @@ void LowerTake(const NodeReader& node, PlanBuilder* plan) {
   const int64_t count = NumElements(indices.dims());
   const int64_t bytes = inner * dnnl::memory::data_type_size(data.dtype());
   const auto mode = node.Get<std::string>("mode", "clip");
-  const bool wraps = mode == "wrap", is_fast = mode == "fast";
-  // A thread copies so many bytes at least.
-  const int64_t grain = std::max<int64_t>(1, 16384 / bytes);
+  const auto item_of = [size, wraps = mode == "wrap", is_fast = mode == "fast"](int64_t wanted) {
+    if (wraps && (wanted < 0 || wanted >= size)) wanted = (wanted % size + size) % size;
+    // For this mode any result is right; importers write negative indices so.
+    if (is_fast && wanted < 0) wanted += size;
+    return std::clamp<int64_t>(wanted, 0, size - 1);
+  };
+  const auto copy = CopyOf(bytes);
+  const int64_t room = std::max<int64_t>(count, 1) * static_cast<int64_t>(sizeof(int64_t));
+  const Tensor scratch = plan->NewTensor(PlainDesc({room}, dnnl::memory::data_type::u8));
+  // A thread is worth some 10 us.
+  const int64_t grain = std::max<int64_t>(1, 16384 / std::max<int64_t>(bytes, 4));
   const auto run = [=](void* const* addresses) {
     const auto* from = static_cast<const char*>(addresses[0]);
     const auto* index = static_cast<const int32_t*>(addresses[1]);
     auto* to = static_cast<char*>(addresses[2]);
+    // All that precedes the axis shares the offsets of the items.
+    auto* offsets = static_cast<int64_t*>(addresses[3]);
+    ParallelFor(count, 16384, [&](int64_t first, int64_t last) {
+      for (int64_t i = first; i < last; ++i) offsets[i] = item_of(index[i]) * bytes;
+    });
     ParallelFor(outer * count, grain, [&](int64_t first, int64_t last) {
-      for (int64_t i = first; i < last; ++i) {
-        int64_t wanted = index[i % count];
-        if (wraps) wanted = (wanted % size + size) % size;
-        // For this mode any result is right; importers write negative indices so.
-        if (is_fast && wanted < 0) wanted += size;
-        const int64_t item = std::clamp<int64_t>(wanted, 0, size - 1);
-        std::memcpy(to + i * bytes, from + (i / count * size + item) * bytes, bytes);
+      for (int64_t i = first, items; i < last; i += items) {
+        const int64_t row = i / count, column = i % count;
+        items = std::min(last - i, count - column);
+        copy(from + row * size * bytes, offsets + column, items, bytes, to + i * bytes);
       }
     });
   };
   plan->EmitKernel(node, "gather", run,
                    {{DNNL_ARG_SRC_0, plan->IsConstant(data) ? AsBytes(data) : data},
                     {DNNL_ARG_SRC_1, indices},
-                    {DNNL_ARG_DST, dst}});
+                    {DNNL_ARG_DST, dst},
+                    {DNNL_ARG_SCRATCHPAD, scratch}});
   plan->SetOutput(node, dst);
 }
 
