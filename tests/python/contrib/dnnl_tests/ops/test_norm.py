@@ -175,6 +175,13 @@ def test_l2_normalize_of_zeros():
     run_alone(expr, {"x": x}, None, x, kinds=L2_KINDS, rtol=0)
 
 
+@pytest.mark.parametrize("shape, axes", [((2, 1, 5), [1]), ((3, 1), [-1]), ((1, 1), None)], ids=str)
+def test_l2_normalize_of_single_values(shape, axes):
+    x = rand(*shape)
+    expr = relay.nn.l2_normalize(var("x", shape), 0.25, axes)
+    run_alone(expr, {"x": x}, None, x / np.maximum(np.abs(x), 0.5), kinds=L2_KINDS, rtol=1e-6)
+
+
 @pytest.mark.parametrize("size", [2.0**-13, 300.0], ids=["small", "large"])
 def test_l2_normalize_of_float16(size):
     """The squares are out of the range of float16, what comes out is not."""
@@ -198,8 +205,6 @@ REFUSED = {
         relay.nn.group_norm(X, var("g", (6,)), var("b", (6,)), num_groups=4),
         "num_groups=4 does not divide 6 channels",
     ),
-    "l2-one-value": (relay.nn.l2_normalize(var("x", (2, 1, 5)), 1e-5, [1]), "has a single value"),
-    "l2-all-of-one-value": (relay.nn.l2_normalize(var("x", (1, 1)), 1e-5), "has a single value"),
     "l2-axis": (relay.nn.l2_normalize(X, 1e-5, [7]), "axis=7 is out of range"),
 }
 

@@ -75,7 +75,7 @@ def test_spellings(name, gamma):
     )
 
 
-@pytest.mark.parametrize("shape", [(5,), (3, 64), (2, 3, 4, 5), (2, 200)], ids=str)
+@pytest.mark.parametrize("shape", [(5,), (3, 64), (2, 3, 4, 5), (2, 200), (4, 1)], ids=str)
 def test_shapes(shape):
     x, gamma = rand(*shape), rand(shape[-1], seed=1)
     expr = NORMAL["rsqrt"](var("x", shape)) * var("g", gamma.shape)

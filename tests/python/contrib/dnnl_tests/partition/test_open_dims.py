@@ -127,10 +127,6 @@ REFUSED = {
         lambda: nn.group_norm(image(1, ANY, 8), var("g", ANY), var("b", ANY), 2),
         "data of shape (1, ?, 8) has open channels; oneDNN requires a fixed size",
     ),
-    "l2_normalize": (
-        lambda: nn.l2_normalize(image(8, ANY), 1e-5, [1]),
-        "axis=[1] of (8, ?) may have a single value, which oneDNN does not reduce",
-    ),
     "concatenate": (
         lambda: relay.concatenate([image(2, 8), var("y", ANY, 8)], 0),
         "tensor 1 may be empty: its size along axis 0 is open",

@@ -26,7 +26,6 @@ from ...ops.schema import Bool, Float, Int, Ints, Text
 from ..op_view import OpView
 from ..tensors import (
     data_elements,
-    known_product,
     open_reason,
     tensor_reason,
     tensors_reason,
@@ -123,35 +122,21 @@ def group_norm_reason(call: OpView) -> str | None:
 
 
 def l2_normalize_reason(call: OpView) -> str | None:
-    """Accept tensors and any axes of more than one value."""
+    """Accept tensors and any axes."""
     reason = tensors_reason(call, min_rank=1)
     if reason:
         return reason
     if math.isnan(call.attrs.eps):
         return "eps is NaN"
-    data = call.args[0].shape
-    reason = axes_reason(call.attrs.axis, False, data)
-    if reason:
-        return reason
-    axes = call.attrs.axis or range(len(data))
-    if known_product(data[axis] for axis in axes) == 1:
-        has_or_may = "may have" if None in (data[axis] for axis in axes) else "has"
-        text = f"axis={list(axes)} of {text_of_shape(data)}"
-        return f"{text} {has_or_may} a single value, which oneDNN does not reduce"
-    return None
+    return axes_reason(call.attrs.axis, False, call.args[0].shape)
 
 
 def rms_norm_reason(call: OpView) -> str | None:
-    """Accept tensors with more than one value along the last axis."""
+    """Accept tensors of rank 1 or more."""
     for arg in call.args:
         reason = tensor_reason("data", arg, min_rank=1)
         if reason:
             return reason
-    data = call.args[0].shape
-    if data[-1] in (None, 1):
-        has_or_may = "may have" if data[-1] is None else "has"
-        text = f"the last axis of {text_of_shape(data)}"
-        return f"{text} {has_or_may} a single value, which oneDNN does not reduce"
     return None
 
 
