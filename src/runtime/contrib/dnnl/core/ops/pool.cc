@@ -172,14 +172,13 @@ FusedOps ReadFused(const NodeReader& node, PlanBuilder* plan, dnnl::algorithm al
 }
 
 /*!
- * \brief Whether a pool is the mean of all positions of an image, and there are many: oneDNN adds
- * them one after the other.
+ * \brief Whether a pool is over all positions of an image, and there are many: oneDNN joins them
+ * one after the other.
  */
-bool IsLongMean(const NodeReader& node, dnnl::algorithm algorithm, const PoolWindow& window,
-                const Dims& dims) {
+bool IsReduction(const NodeReader& node, const PoolWindow& window, const Dims& dims) {
   constexpr int64_t kMostInSequence = 64;
   const auto is_zero = [](int64_t padding) { return padding == 0; };
-  return algorithm != dnnl::algorithm::pooling_max && !node.IsQuantized() &&
+  return dnnl::memory::data_type_size(node.OutType()) > 1 && !node.IsQuantized() &&
          window.kernel == Dims(dims.begin() + 2, dims.end()) &&
          NumElements(window.kernel) > kMostInSequence &&
          std::all_of(window.pad_begin.begin(), window.pad_begin.end(), is_zero) &&
@@ -222,10 +221,11 @@ void LowerPool(const NodeReader& node, PlanBuilder* plan) {
     algorithm = dnnl::algorithm::pooling_avg_include_padding;
   }
   const ResultView view{-1, [&axes](const Tensor& operand) { return operand.Permuted(axes); }};
-  if (IsLongMean(node, algorithm, window, src.dims())) {
+  if (IsReduction(node, window, src.dims())) {
     std::vector<int> spatial(window.kernel.size());
     std::iota(spatial.begin(), spatial.end(), 2);
-    Tensor dst = Reduced(node, plan, ReduceKind::kMean, src, spatial);
+    const bool is_max = algorithm == dnnl::algorithm::pooling_max;
+    Tensor dst = Reduced(node, plan, is_max ? ReduceKind::kMax : ReduceKind::kMean, src, spatial);
     dst = WithPostOps(node, plan, dst, view);
     dst = plan->InLayout(node, dst, PlainDesc(dst_dims, node.OutType()));
     return plan->SetOutput(node, dst.Permuted(InversePermutation(axes)));
