@@ -26,6 +26,7 @@
 #include <vector>
 
 #include "quantized_graph.h"
+#include "src/runtime/contrib/dnnl/core/onednn.h"
 
 namespace dnnl_test::int8_elementwise {
 
@@ -214,11 +215,15 @@ std::vector<Step> CheckEltwise(const std::string& op, DLDataType src, DLDataType
 
 TEST(DNNLInt8Eltwise, IsOnePrimitive) {
   for (const char* op : {"nn.relu", "nn.leaky_relu", "abs", "tanh"}) {
+    // Our tanh is in float32.
+    const bool is_own = op == std::string("tanh") &&
+                        !tvm::runtime::contrib::dnnl_backend::HasISA(dnnl::cpu_isa::avx512_core);
     for (DLDataType type : {kUInt8, kInt8}) {
       for (int zero : {0, 11, 90}) {
         for (float scale : {0.0371f, 0.02f}) {
           for (DLDataType dst : {kUInt8, kInt8}) {
-            EXPECT_EQ(CheckEltwise(op, type, dst, scale, zero).size(), 1u);
+            const size_t steps = CheckEltwise(op, type, dst, scale, zero).size();
+            EXPECT_TRUE(is_own || steps == 1);
           }
         }
       }

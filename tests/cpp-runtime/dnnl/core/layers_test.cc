@@ -96,9 +96,9 @@ Graph LayersGraph(const Variant& variant = {}) {
     const Entry inner = b.Add("nn.relu", {dense(scaled(x), kWidth, kInner)}, {1, kOpen, kInner});
     Entry outer = dense(inner, kInner, kWidth);
     if (variant.has_factors) {
-      outer = b.Add(
-          "dnnl.tanh_multiply", {outer, b.Constant({}, 7 + layer)}, rows,
-          {{"root_op", "tanh"}, {"post_ops", Texts{"multiply"}}, {"post_ops.0.operand", "1"}});
+      outer =
+          b.Add("dnnl.abs_multiply", {outer, b.Constant({}, 7 + layer)}, rows,
+                {{"root_op", "abs"}, {"post_ops", Texts{"multiply"}}, {"post_ops.0.operand", "1"}});
     }
     x = b.Add("add", {x, outer}, rows);
   }

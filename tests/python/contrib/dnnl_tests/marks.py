@@ -50,3 +50,10 @@ def has_avx2():
     """Whether oneDNN may use AVX2, or more."""
     allowed = os.environ.get("ONEDNN_MAX_CPU_ISA", "").upper() not in ("SSE41", "AVX")
     return allowed and " avx2 " in pathlib.Path("/proc/cpuinfo").read_text("utf-8")
+
+
+def has_avx512():
+    """Whether oneDNN may use AVX-512: without it, tanh is a function of ours, and no post-op."""
+    allowed = os.environ.get("ONEDNN_MAX_CPU_ISA", "AVX512").upper()
+    is_allowed = allowed in ("ALL", "DEFAULT") or allowed.startswith("AVX512")
+    return is_allowed and " avx512bw " in pathlib.Path("/proc/cpuinfo").read_text("utf-8")

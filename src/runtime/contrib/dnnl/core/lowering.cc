@@ -139,7 +139,11 @@ void LowerOneByOne(const NodeReader& node, PlanBuilder* plan) {
 /*! \brief Fuse what comes before the first function of ours, then lower the ops one by one. */
 void LowerUpToFunction(const NodeReader& node, PlanBuilder* plan) {
   int count = 0;
-  while (count < node.NumPostOps() && SpecOf(node.PostOp(count)).function == nullptr) ++count;
+  const auto has_own = [&node](int index) {
+    const NodeReader op = node.PostOp(index);
+    return static_cast<bool>(SpecOf(op).OwnFunction(op));
+  };
+  while (count < node.NumPostOps() && !has_own(count)) ++count;
   if (count == 0 || count == node.NumPostOps() || node.IsQuantized()) {
     throw dnnl::error(dnnl_unimplemented, "no post-op precedes the first of our functions");
   }

@@ -189,7 +189,7 @@ const OpSpec kOps[] = {
     {"rsqrt", 1, 1, kEltwise, algorithm::eltwise_sqrt, nullptr, /*is_reciprocal=*/true},
     {"sigmoid", 1, 1, kEltwise, algorithm::eltwise_logistic},
     {"sqrt", 1, 1, kEltwise, algorithm::eltwise_sqrt},
-    {"tanh", 1, 1, kEltwise, algorithm::eltwise_tanh},
+    {"tanh", 1, 1, kEltwise, algorithm::eltwise_tanh, nullptr, false, Tanh},
     {"ceil", 1, 1, kFunction, algorithm::undef, nullptr, false, Ceil},
     {"cos", 1, 1, kFunction, algorithm::undef, nullptr, false, Cos},
     {"floor", 1, 1, kFunction, algorithm::undef, nullptr, false, Floor},
@@ -201,7 +201,7 @@ const OpSpec kOps[] = {
     // Virtual ops: functions that Relay writes as several ops.
     {"dnnl.elu", 1, 1, kEltwise, algorithm::eltwise_elu, SameNames},
     {"dnnl.gelu_erf", 1, 1, kEltwise, algorithm::eltwise_gelu_erf},
-    {"dnnl.gelu_tanh", 1, 1, kEltwise, algorithm::eltwise_gelu_tanh},
+    {"dnnl.gelu_tanh", 1, 1, kEltwise, algorithm::eltwise_gelu_tanh, nullptr, false, GeluTanh},
     {"dnnl.hard_sigmoid", 1, 1, kEltwise, algorithm::eltwise_hardsigmoid, SameNames},
     {"dnnl.hard_swish", 1, 1, kEltwise, algorithm::eltwise_hardswish, SameNames},
     {"dnnl.linear", 1, 1, kEltwise, algorithm::eltwise_linear, SameNames},
@@ -229,6 +229,32 @@ const OpSpec kOps[] = {
 };
 
 }  // namespace
+
+bool OpSpec::IsSlow(const NodeReader& node) const {
+  switch (algorithm) {
+    case algorithm::eltwise_tanh:
+    case algorithm::eltwise_gelu_tanh:
+      return !HasISA(dnnl::cpu_isa::avx512_core);
+    case algorithm::eltwise_pow: {
+      const float exponent = AlphaBeta(node).second;
+      return exponent != -1 && exponent != 0 && exponent != 0.5 && exponent != 1 && exponent != 2;
+    }
+    default:
+      return false;
+  }
+}
+
+std::function<void(const float*, float*, int64_t)> OpSpec::OwnFunction(
+    const NodeReader& node) const {
+  const bool is_pow = algorithm == algorithm::eltwise_pow;
+  const bool is_tanh =
+      algorithm == algorithm::eltwise_tanh || algorithm == algorithm::eltwise_gelu_tanh;
+  if ((is_pow || is_tanh) && !IsSlow(node)) return nullptr;
+  if (!is_pow) return function;
+  return [factors = AlphaBeta(node)](const float* src, float* dst, int64_t count) {
+    Pow(factors.first, factors.second, src, dst, count);
+  };
+}
 
 const OpSpec* FindOp(const std::string& name) {
   for (const OpSpec& op : kOps) {

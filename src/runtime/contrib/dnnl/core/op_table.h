@@ -25,6 +25,7 @@
 #define TVM_RUNTIME_CONTRIB_DNNL_CORE_OP_TABLE_H_
 
 #include <cstddef>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -189,6 +190,15 @@ struct OpSpec {
   /*! \brief For an eltwise op: our function, unless the result becomes one in 8 bits; or nullptr.
    */
   FloatFunction function{nullptr};
+
+  /*!
+   * \brief For an eltwise op: whether oneDNN calls a function of the C library for each element, or
+   * reads a table from memory.
+   */
+  bool IsSlow(const NodeReader& node) const;
+  /*! \brief Our function of a call; empty where oneDNN's code is as fast and accurate. */
+  std::function<void(const float* src, float* dst, int64_t count)> OwnFunction(
+      const NodeReader& node) const;
 
   /*! \brief alpha and beta of a call; zeros where the op has no parameters. */
   std::pair<float, float> AlphaBeta(const NodeReader& node) const {

@@ -21,7 +21,7 @@ import pytest
 from tvm import relay
 from tvm.relay.op.contrib import dnnl
 
-from dnnl_tests.marks import has_avx2
+from dnnl_tests.marks import has_avx2, has_avx512
 from dnnl_tests.quantized import Quantization, run_quantized
 from dnnl_tests.reference import conv, rand
 from dnnl_tests.relay import module, partition
@@ -310,7 +310,8 @@ def test_alone(op, data, out):
         out.nearest(function(data.real(x))),
         composites={f"dnnl.qnn.{op}_quantize": 1},
     )
-    assert_one_step(steps, "quantize")
+    if op != "tanh" or has_avx512():
+        assert_one_step(steps, "quantize")
 
 
 @pytest.mark.parametrize("data", DATA)

@@ -130,6 +130,16 @@ def test_accuracy_alone(op):
 
 
 @pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("exponent", [0.75, 0.25, -1.5, 3.25, 4, -3, 0.3, 5])
+def test_accuracy_of_powers(exponent, way):
+    """Quarters are roots and products; for other exponents, the C library's function is called."""
+    x = np.geomspace(1e-7, 1e7, 1000, dtype="float32")[:-5]
+    attrs = {"alpha": ["0.5"], "beta": [str(exponent)]}
+    got = WAYS[way]("dnnl.pow", x, attrs)
+    np.testing.assert_allclose(got, 0.5 * x.astype("float64") ** exponent, rtol=2e-6)
+
+
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("op", FUNCTIONS)
 def test_accuracy(op, way):
     function, attrs, is_relative = FUNCTIONS[op]

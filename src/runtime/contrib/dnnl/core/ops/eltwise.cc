@@ -86,7 +86,8 @@ void LowerDequantized(const NodeReader& node, PlanBuilder* plan) {
 }
 
 /*! \brief The op by our own function, in float32. */
-void LowerFunction(const NodeReader& node, PlanBuilder* plan, FloatFunction function) {
+template <typename OwnFunction>
+void LowerFunction(const NodeReader& node, PlanBuilder* plan, const OwnFunction& function) {
   if (node.NumPostOps() > 0) {
     throw dnnl::error(dnnl_unimplemented, "our functions do not support post-ops");
   }
@@ -126,10 +127,13 @@ Types InferEltwise(const NodeReader& node, const Types& inputs) {
 }
 
 void LowerEltwise(const NodeReader& node, PlanBuilder* plan) {
-  if (node.IsDequantized(0)) return LowerDequantized(node, plan);
   const OpSpec& op = *FindOp(node.OpName());
-  if (op.function != nullptr && !node.IsQuantized()) {
-    return LowerFunction(node, plan, op.function);
+  if (node.IsQuantized() && op.IsSlow(node)) {
+    throw dnnl::error(dnnl_unimplemented, "our function, which is faster, is in float32");
+  }
+  if (node.IsDequantized(0)) return LowerDequantized(node, plan);
+  if (const auto own = op.OwnFunction(node); own && !node.IsQuantized()) {
+    return LowerFunction(node, plan, own);
   }
   if (LowerUnaryRows(node, plan)) return;
   const auto [alpha, beta] = op.AlphaBeta(node);

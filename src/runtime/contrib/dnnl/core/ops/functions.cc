@@ -23,6 +23,7 @@
  */
 #include "functions.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -34,8 +35,11 @@ namespace tvm::runtime::contrib::dnnl_backend {
 
 namespace {
 
-/*! \brief A loop of so many iterations is compiled to vectors, without branches. */
-constexpr int kFunctionBlock = 16;
+/*!
+ * \brief So many results are in a buffer, which no source overlaps: their loop becomes vectors. GCC
+ * unrolls loops of up to 16 iterations before that, with branches.
+ */
+constexpr int64_t kFunctionBlock = 128;
 
 DNNL_INLINE float LogOf(float x) {
   // x = m * 2^e with m from sqrt(1/2) to sqrt(2); subnormal numbers are scaled first.
@@ -145,49 +149,104 @@ float CosOfLarge(float x) { return static_cast<float>(std::cos(static_cast<doubl
 /*! \brief Also of NaN. */
 DNNL_INLINE bool IsLarge(float x) { return !(FloatOf(BitsOf(x) & 0x7fffffff) <= kLargestAngle); }
 
+DNNL_INLINE float TanhOf(float x) {
+  // Of 8 it is 1 - 2e-7. Comparisons with NaN are false: it stays.
+  x = x > 8.f ? 8.f : x;
+  x = x < -8.f ? -8.f : x;
+  // x * p(x^2) / q(x^2), a minimax quotient.
+  const float z = x * x;
+  float p = 2.35098954e-11f;
+  p = p * z - 1.47048551e-08f;
+  p = p * z + 9.87890871e-06f;
+  p = p * z + 0.00298589165f;
+  p = p * z + 0.129792526f;
+  float q = 0.000237207205f;
+  q = q * z + 0.0240280498f;
+  q = q * z + 0.463125676f;
+  return x * (p * z + 1.f) / (q * z + 1.f);
+}
+
+DNNL_INLINE float GeluTanhOf(float x) {
+  // sqrt(2 / pi) * (x + 0.044715 * x^3)
+  const float angle = x * (0.797884561f + 0.0356774081f * x * x);
+  const float result = 0.5f * x * (1.f + TanhOf(angle));
+  // As for all others, -inf gives NaN.
+  return x < -5.2f ? x * 0.f : result;
+}
+
+DNNL_INLINE void CorrectNone(const float*, int, float*) {}
+/*! \brief Replace the results of arguments that are larger than kLargestAngle. */
+template <float (*F)(float)>
+DNNL_INLINE void CorrectLarge(const float* src, int size, float* results) {
+  uint32_t has_large = 0;
+  for (int i = 0; i < size; ++i) has_large |= IsLarge(src[i]);
+  for (int i = 0; has_large != 0 && i < size; ++i) {
+    if (IsLarge(src[i])) results[i] = F(src[i]);
+  }
+}
+
 DNNL_INLINE float SignOf(float x) { return x > 0.f ? 1.f : x < 0.f ? -1.f : 0.f; }
 
 }  // namespace
 
-#define DNNL_FUNCTION(NAME)                                                       \
-  DNNL_FOR_CPUS void NAME(const float* src, float* dst, int64_t count) {          \
-    for (; count >= kFunctionBlock;                                               \
-         count -= kFunctionBlock, src += kFunctionBlock, dst += kFunctionBlock) { \
-      float block[kFunctionBlock];                                                \
-      for (int i = 0; i < kFunctionBlock; ++i) block[i] = NAME##Of(src[i]);       \
-      std::memcpy(dst, block, sizeof(block));                                     \
-    }                                                                             \
-    for (int64_t i = 0; i < count; ++i) dst[i] = NAME##Of(src[i]);                \
+#define DNNL_BLOCKWISE(NAME, CORRECT)                                                          \
+  DNNL_FOR_CPUS void NAME(const float* src, float* dst, int64_t count) {                       \
+    for (; count > 0; count -= kFunctionBlock, src += kFunctionBlock, dst += kFunctionBlock) { \
+      const int size = static_cast<int>(std::min(count, kFunctionBlock));                      \
+      float block[kFunctionBlock];                                                             \
+      for (int i = 0; i < size; ++i) block[i] = NAME##Of(src[i]);                              \
+      CORRECT(src, size, block);                                                               \
+      std::memcpy(dst, block, size * sizeof(float));                                           \
+    }                                                                                          \
   }
+#define DNNL_FUNCTION(NAME) DNNL_BLOCKWISE(NAME, CorrectNone)
+#define DNNL_PERIODIC_FUNCTION(NAME) DNNL_BLOCKWISE(NAME, CorrectLarge<NAME##OfLarge>)
 
-/*! \brief The same, with another function where the magnitude is larger than kLargestAngle. */
-#define DNNL_PERIODIC_FUNCTION(NAME)                                              \
-  DNNL_FOR_CPUS void NAME(const float* src, float* dst, int64_t count) {          \
-    for (; count >= kFunctionBlock;                                               \
-         count -= kFunctionBlock, src += kFunctionBlock, dst += kFunctionBlock) { \
-      float block[kFunctionBlock];                                                \
-      for (int i = 0; i < kFunctionBlock; ++i) block[i] = NAME##Of(src[i]);       \
-      int large = 0;                                                              \
-      for (int i = 0; i < kFunctionBlock; ++i) large |= IsLarge(src[i]) ? 1 : 0;  \
-      for (int i = 0; large != 0 && i < kFunctionBlock; ++i) {                    \
-        if (IsLarge(src[i])) block[i] = NAME##OfLarge(src[i]);                    \
-      }                                                                           \
-      std::memcpy(dst, block, sizeof(block));                                     \
-    }                                                                             \
-    for (int64_t i = 0; i < count; ++i) {                                         \
-      dst[i] = IsLarge(src[i]) ? NAME##OfLarge(src[i]) : NAME##Of(src[i]);        \
-    }                                                                             \
+/*! \brief alpha * x^(quarters / 4), by roots and products; quarters is at most kMostQuarters. */
+DNNL_FOR_CPUS void PowOfQuarters(float alpha, int quarters, const float* src, float* dst,
+                                 int64_t count) {
+  // The builtin is one instruction; std::sqrt is a call, as it is compiled for any CPU.
+  const int powers = std::abs(quarters);
+  for (; count > 0; count -= kFunctionBlock, src += kFunctionBlock, dst += kFunctionBlock) {
+    const int size = static_cast<int>(std::min(count, kFunctionBlock));
+    float block[kFunctionBlock];
+    std::fill_n(block, size, 1.f);
+    if ((powers & 1) != 0) {
+      for (int i = 0; i < size; ++i) block[i] = __builtin_sqrtf(__builtin_sqrtf(src[i]));
+    }
+    if ((powers & 2) != 0) {
+      for (int i = 0; i < size; ++i) block[i] *= __builtin_sqrtf(src[i]);
+    }
+    for (int k = 4; k <= powers; k += 4) {
+      for (int i = 0; i < size; ++i) block[i] *= src[i];
+    }
+    if (quarters < 0) {
+      for (int i = 0; i < size; ++i) block[i] = 1.f / block[i];
+    }
+    for (int i = 0; i < size; ++i) dst[i] = alpha * block[i];
   }
+}
+
+void Pow(float alpha, float beta, const float* src, float* dst, int64_t count) {
+  constexpr float kMostQuarters = 16;
+  const float quarters = 4 * beta;
+  if (std::abs(quarters) <= kMostQuarters && quarters == std::trunc(quarters)) {
+    return PowOfQuarters(alpha, static_cast<int>(quarters), src, dst, count);
+  }
+  for (int64_t i = 0; i < count; ++i) dst[i] = alpha * std::pow(src[i], beta);
+}
 
 DNNL_FUNCTION(Ceil)
 DNNL_PERIODIC_FUNCTION(Cos)
 DNNL_FUNCTION(Exp)
 DNNL_FUNCTION(Floor)
+DNNL_FUNCTION(GeluTanh)
 DNNL_FUNCTION(Log)
 DNNL_FUNCTION(Round)
 DNNL_FUNCTION(Sign)
 DNNL_PERIODIC_FUNCTION(Sin)
 DNNL_FUNCTION(Softplus)
+DNNL_FUNCTION(Tanh)
 DNNL_FUNCTION(Trunc)
 
 }  // namespace tvm::runtime::contrib::dnnl_backend
