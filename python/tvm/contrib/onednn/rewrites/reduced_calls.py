@@ -19,7 +19,7 @@
 from __future__ import annotations
 
 import functools
-from itertools import filterfalse
+from itertools import dropwhile, filterfalse
 
 import ml_dtypes
 import numpy as np
@@ -52,6 +52,12 @@ def _holds(dtype: str, constant: Tensor) -> bool:
     # An infinity stays one.
     is_held = (values <= float(limits.max)) | np.isinf(values)
     return bool((least <= values).all() and is_held.all())
+
+
+def _is_repeated(shape: tuple, result: tuple) -> bool:
+    """Whether a result has the elements of a shape, once or once for each image of a batch."""
+    inner = tuple(dropwhile(lambda size: size == 1, shape))
+    return shape == result or (len(inner) > 1 and inner == result[len(result) - len(inner) :])
 
 
 class ReducedCalls:
@@ -155,12 +161,13 @@ class ReducedCalls:
         Such a sum is an operand of the next one, so rounding errors add up from layer to layer.
         With the 8 bits of bfloat16 they are more than half of a transformer's error. Matmuls
         accumulate in float32 and can write it; the normalization reads it, and writes bfloat16.
+        The first of these sums may be that of the positional embedding, which has no batch.
         """
         graph = self.graph
         if graph.ops[i] != "add" or self.rules.options.precision != "bfloat16":
             return False
-        shapes = [self._result(i).shape, *(self._result(v).shape for v in graph.operands[i])]
-        is_full = shapes[0] == shapes[1] == shapes[2] and None not in shapes[0][1:]
+        shape, *added = (self._result(v).shape for v in (i, *graph.operands[i]))
+        is_full = None not in shape[1:] and all(_is_repeated(each, shape) for each in added)
         return is_full and any(self._normalizes(reader) for reader in self._readers_of_views(i))
 
     def _normalizes(self, i: int) -> bool:

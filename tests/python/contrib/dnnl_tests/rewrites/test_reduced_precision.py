@@ -139,6 +139,19 @@ def test_residuals_and_norms_of_vit(vit, precision):
         assert wide == {"dnnl.dense_bias"}
 
 
+@pytest.mark.parametrize("batch", [1, 2])
+def test_positional_embedding_begins_the_residual_stream(batch):
+    """Its sum is an operand of the next one; that it is the same for each image changes nothing."""
+    x = relay.reshape(conv(var("x", batch, 8, 6, 6)), (0, 0, 36))
+    x = relay.transpose(x, (0, 2, 1)) + const(36, 8)
+    normal = relay.nn.layer_norm(x, const(8), const(8))
+    flat = relay.reshape(dense(relay.reshape(normal, (-1, 8))), (batch, 36, 8))
+    partitioned = check(module(x + flat), "bfloat16")
+    wide = {name for name, dtype in ops(partitioned) if dtype == "float32"}
+    assert {"nn.conv2d", "add", "nn.layer_norm"} <= wide
+    assert casts(partitioned) == {"bfloat16": 2}
+
+
 def test_residual_sums_in_float32_are_more_accurate(monkeypatch):
     """Rounding the residual stream in each layer was most of bfloat16's error."""
     mod = network("bert", layers=6, length=16, size=64, heads=4)
