@@ -62,8 +62,8 @@ def run_kernel(
         What is fused to the op. A binary one is given its operand by `attrs`.
     shape, dtype : tuple[int, ...], str | None
         Of the result; None for those of the first input.
-    reads : str | None
-        The type that all inputs are rounded to; None for their own.
+    reads : str | sequence of str | None
+        The type that all inputs are rounded to, or that of each; None for their own.
     constants : collection of int
         Which of the inputs are constants.
     steps : list | None
@@ -75,7 +75,8 @@ def run_kernel(
         Of bfloat16 as float32.
     """
     shape = tuple(inputs[0].shape if shape is None else shape)
-    dtypes = [reads or str(array.dtype) for array in inputs]
+    dtypes = [reads] * len(inputs) if isinstance(reads, str) else reads
+    dtypes = dtypes or [str(array.dtype) for array in inputs]
     dtype = dtype or dtypes[0]
     given = {name: [values] for name, values in (attrs or {}).items()}
     kernel = {

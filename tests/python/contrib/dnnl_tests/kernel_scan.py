@@ -266,7 +266,11 @@ def run(case):
                 attrs[f"dequantize.{k}.{name}"] = [str(len(inputs))]
                 constants.append(len(inputs))
                 inputs.append(np.asarray(value))
-    steps, reads = [], None if is_byte or kind == "f32" else KINDS[kind]
+    steps, reads = [], None
+    if kind in ("bf16", "f16"):
+        # As in TVM, post-ops read the type of the result.
+        count = len(case["shapes"])
+        reads = [KINDS[kind]] * count + [type_.dtype] * (len(inputs) - count)
     begin = time.process_time()
     try:
         given = dict(shape=type_.shape, dtype=type_.dtype, reads=reads, steps=steps)
