@@ -93,6 +93,10 @@ REFUSED = {
         lambda: pooled("max_pool2d", pool_size=(2, 2), dilation=(2, 2)),
         "dilation=[2, 2]: dilated windows are slow in oneDNN",
     ),
+    "one-channel": (
+        lambda: pooled("avg_pool3d", (2, 1, 7, 4, 4), pool_size=(5, 1, 1)),
+        "data of (2, 1, 7, 4, 4) has one channel: slow in oneDNN",
+    ),
     "much-padding": (
         lambda: pooled("max_pool2d", (1, 4, 5, 5), pool_size=65, padding=60),
         "padding=[60, 60, 60, 60]: oneDNN is slow for windows with much padding",

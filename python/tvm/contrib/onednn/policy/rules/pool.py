@@ -98,6 +98,9 @@ def pool_reason(call: OpView, dtypes: tuple[str, ...] = cpu.REAL) -> str | None:
     reason = _layout_reason(call, dtypes) or window_reason(attrs, spatial)
     if reason:
         return reason
+    # As importers of local response norms write them.
+    if spatial == 3 and call.args[0].shape[attrs.layout.index("C")] == 1:
+        return f"data of {text_of_shape(call.args[0].shape)} has one channel: slow in oneDNN"
     kernel, strides, dilation, padding = (
         ints(getattr(attrs, name)) for name in ("pool_size", "strides", "dilation", "padding")
     )
