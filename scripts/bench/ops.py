@@ -99,7 +99,9 @@ def _tried(prepare):
         try:
             return prepare(case)
         except SetupError as error:
-            message = (error.details or str(error)).strip().splitlines()[-1]
+            # What another process raised ends with a remedy if it is a SetupError, too.
+            message = (error.details or str(error)).partition("\nwhat to do:")[0]
+            message = message.strip().splitlines()[-1].strip()
             raise peers.NotMeasured(message) from error
 
     return tried
