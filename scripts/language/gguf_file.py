@@ -26,6 +26,16 @@ _LAYER = {
     "ffn_up": "up",
     "ffn_down": "down",
 }
+# The sizes in the metadata, and the most that a Llama has.
+_SIZES = {
+    "block_count": 1000,
+    "embedding_length": 1 << 20,
+    "feed_forward_length": 1 << 20,
+    "attention.head_count": 1 << 14,
+    "attention.head_count_kv": 1 << 14,
+    "vocab_size": 1 << 24,
+    "context_length": 1 << 30,
+}
 _OTHERS = {"token_embd": "embedding", "output_norm": "norm"}
 # How a GGUF file marks tokens that are no text, such as the end of a turn.
 _CONTROL = 3
@@ -33,35 +43,77 @@ _CONTROL = 3
 _OWN_FIELDS = ("general.architecture", "general.file_type")
 
 
+_REMEDY = "name a Llama with the tokenizer of SmolLM."
+
+
+def _reads(what):
+    """Decorate a method that reads a part of the file: a damaged one is a SetupError."""
+
+    def decorate(method):
+        @functools.wraps(method)
+        def read(self, *args):
+            try:
+                return method(self, *args)
+            except SetupError:
+                raise
+            # The package gguf does not check what it reads, so that anything may be raised.
+            except Exception as error:
+                said = " ".join(f"{type(error).__name__}: {error}".split())
+                raise SetupError(f"{self.path}: cannot read {what}: {said}", _REMEDY) from error
+
+        return read
+
+    return decorate
+
+
 class GgufFile:
-    """A Llama in a GGUF file."""
+    """A Llama in a GGUF file.
+
+    Parameters
+    ----------
+    path : str | pathlib.Path
+        The file.
+
+    Raises
+    ------
+    SetupError
+        The file cannot be read, or the model is another one. Other members raise it, too, where
+        what they read is damaged.
+    """
 
     def __init__(self, path):
         self.path = path
-        remedy = "name a Llama with the tokenizer of SmolLM."
-        try:
-            self._reader = gguf.GGUFReader(path)
-        except (OSError, ValueError) as error:
-            raise SetupError(f"cannot read {path}: {error}", remedy) from error
+        self._reader = self._open()
         for key, expected in (
             ("general.architecture", "llama"),
             ("tokenizer.ggml.model", "gpt2"),
             ("tokenizer.ggml.pre", "smollm"),
         ):
             if self.value(key) != expected:
-                raise SetupError(f"{path}: {key} is {self.value(key)}, not {expected}", remedy)
+                raise SetupError(f"{path}: {key} is {self.value(key)}, not {expected}", _REMEDY)
 
+    @_reads("the header")
+    def _open(self):
+        return gguf.GGUFReader(self.path)
+
+    @_reads("the metadata")
     def value(self, key, default=None):
         """Return a value of the file's metadata."""
         field = self._reader.fields.get(key)
         return default if field is None else field.contents()
 
     @functools.cached_property
+    @_reads("the sizes")
     def config(self):
         """The sizes."""
 
         def of(key):
             return self.value(f"llama.{key}")
+
+        # Sizes that do not fit each other show in the shapes of the weights.
+        for key, most in _SIZES.items():
+            if not (isinstance(of(key), int) and 0 < of(key) <= most):
+                raise ValueError(f"llama.{key} is {of(key)}, not a number from 1 to {most}")
 
         config = llama.Config(
             layers=of("block_count"),
@@ -79,6 +131,7 @@ class GgufFile:
             raise SetupError(f"{self.path}: scaled or partial rotary embeddings are not supported")
         return config
 
+    @_reads("the weights")
     def weights(self):
         """Return the weights by the names of `llama.Config.shapes`, float32."""
         weights = {}
@@ -134,6 +187,7 @@ class GgufFile:
         return f"{rest[0]}.{name}", value
 
     @functools.cached_property
+    @_reads("the tokenizer")
     def tokenizer(self):
         """The tokenizer: byte pairs, of which digits are never part."""
         tokens = self.value("tokenizer.ggml.tokens")
@@ -155,7 +209,10 @@ class GgufFile:
     @property
     def end(self):
         """The token that ends a turn."""
-        return self.value("tokenizer.ggml.eos_token_id")
+        token = self.value("tokenizer.ggml.eos_token_id")
+        if not (isinstance(token, int) and 0 <= token < self.config.vocabulary):
+            raise SetupError(f"{self.path}: the token that ends a turn is {token}", _REMEDY)
+        return token
 
     def turn(self, prompt):
         """Return the tokens of a prompt as the user's turn, up to where the answer begins."""

@@ -137,6 +137,30 @@ def test_wrong_inputs_are_named(args, kwargs, message):
         model(*args, **kwargs)
 
 
+@pytest.mark.parametrize("kind", ["compiled", "loaded"])
+def test_inputs_of_other_types(kind, tmp_path):
+    """The error names the input, what it is, and what is expected."""
+    mod = module(
+        lambda builder, x, z: op.add(builder.emit(op.matmul(x, relax.const(rand(8, 4)))), z),
+        var("x", "n", 8),
+        var("z", "n", 4),
+    )
+    model = tvm_dnnl.compile(mod, prune=False)
+    if kind == "loaded":
+        model.export_library(tmp_path / "model.so")
+        model = tvm_dnnl.load_model(tmp_path / "model.so")
+    x, z = rand(2, 8), rand(2, 4)
+    for args, error, message in (
+        ((rand(2, 7), z), ValueError, r"input x: shape \(2, 7\), but the model expects \(n, 8\)$"),
+        ((rand(2), z), ValueError, r"input x: shape \(2,\), but the model expects \(n, 8\)$"),
+        ((x, z.astype("float64")), TypeError, "input z: dtype float64, .* expects float32$"),
+        ((x, rand(3, 4)), ValueError, r"input z: shape \(3, 4\), .* \(n, 4\), in which each name"),
+    ):
+        with pytest.raises(error, match=message):
+            model(*args)
+    assert model(x, z).shape == (2, 4)
+
+
 def test_a_long_compilation_tells_how_far_it_is(tmp_path, monkeypatch, capsys):
     notes = []
     monkeypatch.delenv("TVM_DNNL_PROGRESS", raising=False)

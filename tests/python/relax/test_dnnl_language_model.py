@@ -3,6 +3,7 @@
 
 import json
 import runpy
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -136,6 +137,36 @@ def test_weights_of_another_model_are_named(tmp_path):
     (tmp_path / "text.gguf").write_text(json.dumps("text"))
     with pytest.raises(SetupError, match="text.gguf"):
         GgufFile(tmp_path / "text.gguf")
+
+
+@pytest.fixture(scope="module")
+def intact(tmp_path_factory):
+    """Return the bytes of a file, those before the weights' data last."""
+    data = Path(write(tmp_path_factory.mktemp("intact") / "tiny.gguf")).read_bytes()
+    return data, data.index(b"blk.1.ffn_down.weight")
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_damaged_files(intact, tmp_path, seed):
+    """A file that was cut or changed is an error that names it, or has other values."""
+    from scripts.language.gguf_file import GgufFile
+
+    data, header = intact
+    random, damaged = np.random.default_rng(seed), bytearray(data)
+    if seed % 4 == 0:
+        del damaged[random.integers(len(data)) :]
+    else:
+        for at in random.integers(header, size=1 + seed % 4):
+            damaged[at] = random.choice([0, 1, 127, 255, random.integers(256)])
+    path = tmp_path / "damaged.gguf"
+    path.write_bytes(damaged)
+    try:
+        model = GgufFile(path)
+        model.weights()
+        model.turn(TEXT)
+        assert model.end < CONFIG.vocabulary
+    except SetupError as error:
+        assert "damaged.gguf: " in error.problem
 
 
 def test_the_same_tokens_as_onnxruntime(model, tmp_path):

@@ -21,7 +21,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
 
 
@@ -36,6 +36,17 @@ def _note(number: int, frame: FrameType | None) -> None:
     _Held.call = _Held.call or (number, frame)
 
 
+def _replaceable_handler() -> Callable | None:
+    """Return the handler of SIGINT if a block may replace it for a while.
+
+    Other threads than the main one do not get interrupts. A handler that is not Python's stays, and
+    so does that of an enclosing `deferred`.
+    """
+    handler = signal.getsignal(signal.SIGINT)
+    is_main = threading.current_thread() is threading.main_thread()
+    return handler if is_main and callable(handler) and handler is not _note else None
+
+
 @contextlib.contextmanager
 def deferred() -> Iterator[None]:
     """Hold SIGINT back in a block until `deliver` is called, or the block ends.
@@ -44,12 +55,9 @@ def deferred() -> Iterator[None]:
     Relay's FFI ignores it and hands a null pointer to C++ as the result, and tvm-ffi makes a
     RuntimeError without a message of it. Python runs no handler while C++ runs, so that waiting
     for its end costs no more than what the functions do that it calls.
-
-    Other threads than the main one do not get interrupts. A handler that is not Python's stays.
     """
-    handler = signal.getsignal(signal.SIGINT)
-    is_main = threading.current_thread() is threading.main_thread()
-    if not is_main or not callable(handler) or handler is _note:
+    handler = _replaceable_handler()
+    if handler is None:
         yield
         return
     _Held.handler, _Held.call = handler, None
@@ -75,12 +83,9 @@ def raised() -> Iterator[None]:
     An exception that a handler raises in a function that C++ calls, or in a finalizer, is replaced
     by another one or ignored; see `deferred`. Unlike in `deferred`, a handler is called at once, so
     that a long compilation ends early.
-
-    Other threads than the main one do not get interrupts. A handler that is not Python's stays.
     """
-    handler = signal.getsignal(signal.SIGINT)
-    is_main = threading.current_thread() is threading.main_thread()
-    if not is_main or not callable(handler) or handler is _note:
+    handler = _replaceable_handler()
+    if handler is None:
         yield
         return
     error = None

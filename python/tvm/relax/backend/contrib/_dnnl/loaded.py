@@ -25,6 +25,7 @@ from __future__ import annotations
 import ctypes
 import importlib.util
 import os
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -63,7 +64,7 @@ def machine(library, report: OffloadReport | None = None) -> CompiledModel:
         That of the module it was compiled from.
     """
     main = _Main(library)
-    # The virtual machine checks the arguments.
+    # The virtual machine checks the arguments, see `_refused_input`.
     return CompiledModel(library, main, dict.fromkeys(main.parameters()), report)
 
 
@@ -93,7 +94,43 @@ class _Main:
             if len(self._shapes) > MOST_SHAPES:
                 self._vm = _virtual_machine(self._library, _NAIVE)
                 self._main, self._shapes = self._vm["main"], None
-        return _arrays(self._main(*map(_tensor, arrays)))
+        try:
+            return _arrays(self._main(*map(_tensor, arrays)))
+        except Exception as error:
+            refused = _refused_input(str(error), arrays)
+            if refused is None:
+                raise
+            raise refused from error
+
+
+# What the virtual machine says of an argument of another type than the function's.
+_REFUSED = re.compile(
+    r"ErrorContext\(fn=main, loc=param\[(\d+)\], param=(.*?), annotation=(.*?)\)\s", re.DOTALL
+)
+_ANNOTATION = re.compile(r'R\.Tensor\(\((.*?)\), dtype="(\w+)"\)')
+
+
+def _refused_input(message: str, arrays) -> Exception | None:
+    """Return the error for an input that the virtual machine refused; None for other errors."""
+    refused = _REFUSED.search(message)
+    if refused is None or int(refused[1]) >= len(arrays):
+        return None
+    name, array = refused[2], arrays[int(refused[1])]
+    expected = _ANNOTATION.fullmatch(refused[3])
+    if expected is None:
+        given = f"{array.dtype} of shape {array.shape}"
+        return ValueError(f"input {name}: {given}, but the model expects {refused[3]}")
+    shape, dtype = expected[1].rstrip(","), expected[2]
+    if str(array.dtype) != dtype:
+        return TypeError(f"input {name}: dtype {array.dtype}, but the model expects {dtype}")
+    sizes = [size.strip() for size in shape.split(",") if size]
+    is_shared = len(sizes) == array.ndim and all(
+        not size.isdigit() or int(size) == given for size, given in zip(sizes, array.shape)
+    )
+    return ValueError(
+        f"input {name}: shape {array.shape}, but the model expects ({shape})"
+        + (", in which each name has one value in all inputs" if is_shared else "")
+    )
 
 
 def _runnable(executable) -> tvm_ffi.Module:
