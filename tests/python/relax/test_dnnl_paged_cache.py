@@ -169,6 +169,50 @@ def test_functions(is_causal, threads):
         np.testing.assert_allclose(left, right, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize(
+    "changed, reason",
+    [
+        ({"numbers": [7, 0]}, r"page_indices\[0\] is 7, expected: 0 to 3"),
+        ({"numbers": [-1, 0]}, r"page_indices\[0\] is -1, expected: 0 to 3"),
+        ({"numbers": [0]}, r"page_indptr\[1\] is 2, expected: 0 to 1"),
+        ({"ends": [1, 0]}, r"page_indptr\[1\] is 0, expected: 1 to 2"),
+        ({"last": [5]}, r"length_info\[0\] is 5, expected: 1 to 4"),
+        ({"last": [0]}, r"length_info\[0\] is 0, expected: 1 to 4"),
+        ({"last": []}, "length_info has 0 elements, expected: 1"),
+        ({"ends": [0, 1, 2], "last": [4, 1]}, "2 sequences have 1 rows of the query"),
+        ({"sums": (2, 4)}, "lse has 2 rows of 4 heads, but the query 1 of 4"),
+        ({"output": (1, 3, 8)}, "the output has 1 rows of 3 heads"),
+        ({"pages": (4, 2, 3, 4, 8)}, "4 heads of the query do not share 3 of the keys"),
+        ({"pages": (4, 2, 2, 4, 6)}, "rows of keys and values have 6 and 6 elements"),
+        ({"pages": (4, 1, 2, 4, 8)}, "a dimension of 1 for keys and values"),
+        ({"starts": [0, 2]}, r"qo_indptr\[1\] is 2, expected: 0 to 1"),
+        ({"starts": [0]}, "qo_indptr has 1 elements, expected: 2"),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
+)
+def test_ranges(changed, reason):
+    """Numbers that point outside of a tensor are refused."""
+    sizes = {"pages": (4, 2, 2, 4, 8), "output": (1, 4, 8), "sums": (1, 4)}
+    numbers = {"ends": [0, 2], "numbers": [0, 1], "last": [1], "starts": [0, 1]}
+    given = {
+        **{name: np.zeros(changed.get(name, size), "float32") for name, size in sizes.items()},
+        **{name: np.array(changed.get(name, each), "int32") for name, each in numbers.items()},
+        "query": np.zeros((1, 4, 8), "float32"),
+        "offset": np.zeros(1, "int32"),
+    }
+    given = {name: tvm.runtime.tensor(each) for name, each in given.items()}
+    names = ["query", "starts", "pages", "ends", "numbers", "last", "offset", "offset"]
+    results, causal = [given["output"], given["sums"]], []
+    name = "paged_decode"
+    if "starts" in changed:
+        name, causal = "paged_prefill", [0]
+    else:
+        names.remove("starts")
+    function = tvm.get_global_func(f"runtime.contrib.dnnl.{name}")
+    with pytest.raises(Exception, match=reason):
+        function(*(given[each] for each in names), *results, *causal, 0, 1.0, 1.0, 1.0)
+
+
 def test_refused():
     """Keys that are rotated where they are read, and another type."""
     pages, ends, numbers, last = (tvm.runtime.tensor(each) for each in paged([5]))

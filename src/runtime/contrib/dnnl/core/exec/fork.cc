@@ -136,9 +136,8 @@ std::thread StartThread(const std::function<void()>& function) {
   try {
     return std::thread(function);
   } catch (const std::system_error& error) {
-    CORE_FAIL() << "a thread for oneDNN cannot be started: " << error.what()
-                << ". The limits on threads (ulimit -u, the container's pids) and on memory "
-                << "(ulimit -v) are those to look at";
+    CORE_FAIL() << "a thread for oneDNN cannot be started: " << error.what() << ". "
+                << kLimitsOnThreads;
   }
 }
 

@@ -80,6 +80,11 @@ class NoForkScope {
 /*! \brief Call a function on a thread that OpenMP does not know yet, and wait for it. */
 void CallOnNewThread(const std::function<void()>& function);
 
+/*! \brief What to look at where no more threads can be started. */
+inline constexpr const char* kLimitsOnThreads =
+    "The limits on threads (ulimit -u, the container's pids) and on memory (ulimit -v) are those "
+    "to look at";
+
 /*! \brief Start a thread; an error that says what may be in the way where there can be none. */
 std::thread StartThread(const std::function<void()>& function);
 

@@ -41,6 +41,12 @@ namespace tvm::runtime::contrib::dnnl_backend {
  */
 bool RunOnTeams(const void* address);
 
+/*!
+ * \brief Whether the calling thread has a team of so many threads: its own, which is started if
+ *        need be, or, if the system allows no more threads, that of another thread.
+ */
+bool HasTeam(int size);
+
 /*! \brief Our function in the place of one of GNU OpenMP, which needs a RunOnTeams before; else
  * null. */
 void* FunctionOfTeams(const char* name);

@@ -36,6 +36,7 @@
 #include <chrono>
 #include <climits>
 #include <ctime>
+#include <mutex>
 
 #include "fork.h"
 
@@ -236,6 +237,7 @@ void Team::Stop() {
 }
 
 void Team::Start(Function function, void* data, int size, int max_threads) {
+  in_region_.lock();
   function_ = function;
   data_ = data;
   size_ = size;
@@ -276,6 +278,7 @@ void Team::Finish() {
   for (int i = 1; i < size_; ++i) {
     if (Claim(i, region)) Compute(i);
   }
+  const std::lock_guard<std::mutex> ends(in_region_, std::adopt_lock);
   if (Spin(kFinishSpin, [this]() { return unfinished_.load(std::memory_order_acquire) == 0; })) {
     return;
   }

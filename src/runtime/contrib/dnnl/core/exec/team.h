@@ -29,6 +29,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <thread>
 #include <vector>
 
@@ -70,7 +71,8 @@ class Team {
   int max_threads() const { return max_threads_; }
 
   /*!
-   * \brief Begin a region. The primary thread then calls the function for index 0 itself.
+   * \brief Begin a region. The calling thread is its primary thread until Finish; others wait
+   * until then. The primary thread then calls the function for index 0 itself.
    * \param size From 2 to max_size().
    * \param max_threads What max_threads() is in the region.
    */
@@ -94,6 +96,8 @@ class Team {
   void Compute(int index);
   void CountDown();
 
+  /*! \brief Held by the primary thread of a region: threads may share a team. */
+  std::mutex in_region_;
   std::vector<Slot> slots_;
   alignas(128) std::atomic<uint32_t> region_{0};
   /*! \brief Whether a worker sleeps, or is about to. */

@@ -30,7 +30,10 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
+#include <future>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "../environment.h"
 #include "../error.h"
@@ -91,15 +94,42 @@ int FromEnvironment() {
  * constant folding's say, it is one thread.
  */
 int FromOpenMP() {
-  static const int number = []() {
-    int number = 1;
+  static std::atomic<int> known{0};
+  if (known > 0) return known;
+  int number = 1;
+  try {
     StartThread([&number]() { number = OpenMP::OfDNNL().get_max_threads(); }).join();
-    const char* said = std::getenv("OMP_NUM_THREADS");
-    if (said != nullptr && *said != '\0') return number;
-    const int quota = CpuQuota();
-    return quota > 0 ? std::min(number, quota) : number;
-  }();
+  } catch (const Error&) {
+    // There may be threads again later.
+    return 1;
+  }
+  const char* said = std::getenv("OMP_NUM_THREADS");
+  if (said != nullptr && *said != '\0') {
+    CORE_CHECK(number <= kMaxThreads) << "OMP_NUM_THREADS must be a number of threads from 1 to "
+                                      << kMaxThreads << ", but is \"" << said << "\"";
+  } else if (const int quota = CpuQuota(); quota > 0) {
+    number = std::min(number, quota);
+  }
+  known = number;
   return number;
+}
+
+/*! \brief Whether the calling thread and so many others can run at once. */
+bool CanStart(int others) {
+  std::promise<void> all;
+  const std::shared_future<void> ended = all.get_future().share();
+  std::vector<std::thread> threads;
+  bool can = true;
+  try {
+    while (static_cast<int>(threads.size()) < others) {
+      threads.push_back(StartThread([ended]() { ended.wait(); }));
+    }
+  } catch (...) {
+    can = false;
+  }
+  all.set_value();
+  for (std::thread& thread : threads) thread.join();
+  return can;
 }
 
 std::atomic<int> chosen{0};
@@ -132,6 +162,26 @@ void SetNumThreads(int num_threads) {
 int CurrentNumThreads() {
   const OpenMP& openmp = OpenMP::OfDNNL();
   return openmp.get_max_threads == nullptr ? 1 : openmp.get_max_threads();
+}
+
+bool HasThreads(int num_threads) {
+  const OpenMP& openmp = OpenMP::OfDNNL();
+  if (num_threads <= 1 || openmp.parallel == nullptr) return true;
+  if (openmp.runs_on_teams) return HasTeam(num_threads);
+  // OpenMP keeps the threads that it has started for this one.
+  static thread_local int known = 1;
+  if (num_threads > known && CanStart(num_threads - 1)) known = num_threads;
+  return num_threads <= known;
+}
+
+int AvailableThreads(int num_threads) {
+  while (!HasThreads(num_threads)) num_threads = (num_threads + 1) / 2;
+  return num_threads;
+}
+
+void CheckThreads(int num_threads) {
+  CORE_CHECK(HasThreads(num_threads)) << "the model was planned for " << num_threads
+                                      << " threads, which cannot be started. " << kLimitsOnThreads;
 }
 
 bool ShareThreads(const void* address) {

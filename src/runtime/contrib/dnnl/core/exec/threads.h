@@ -69,6 +69,20 @@ void SetNumThreads(int num_threads);
 int CurrentNumThreads();
 
 /*!
+ * \brief Whether the calling thread can run on so many threads.
+ *
+ * They are started if need be. OpenMP ends the process if it cannot start a thread, so this comes
+ * before each run and each new plan.
+ */
+bool HasThreads(int num_threads);
+
+/*! \brief The number of threads, or less if the limits of the system do not allow so many. */
+int AvailableThreads(int num_threads);
+
+/*! \brief Throw an error unless HasThreads, for what was made for that number of threads. */
+void CheckThreads(int num_threads);
+
+/*!
  * \brief Have the OpenMP regions of another library run on the threads that oneDNN's run on.
  * \param address Anything in the library, all relocations of which are looked through.
  * \return Whether they do.

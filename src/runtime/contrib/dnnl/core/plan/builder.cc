@@ -76,7 +76,7 @@ PlanBuilder::PlanBuilder(const Graph& graph, int num_threads, bool sizes_change)
       owns_constants_(graph.owns_constants),
       sizes_change_(sizes_change),
       shares_weights_(graph.has_other_shapes),
-      threads_(NumThreads(num_threads)),
+      threads_(AvailableThreads(NumThreads(num_threads))),
       stream_() {
   plan_->engine = dnnl::engine(dnnl::engine::kind::cpu, 0);
   stream_ = dnnl::stream(plan_->engine);
@@ -374,6 +374,9 @@ std::shared_ptr<const Plan> PlanBuilder::Finish() {
   FinishConstants();
   ComputeInPlace(offers_, plan_.get());
   PlaceArena(plan_.get());
+  for (const Step& step : plan_->steps) {
+    plan_->num_threads = std::max(plan_->num_threads, step.info.num_threads);
+  }
   values_.clear();
   reordered_.clear();
   return std::move(plan_);

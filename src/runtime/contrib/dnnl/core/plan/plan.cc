@@ -148,6 +148,7 @@ void Context::Run(const std::vector<void*>& arguments, Recorder* recorder, const
   if (!plan_->stages.empty()) return RunStages(arguments, recorder);
   Bind(arguments);
   if (plan_->steps.empty()) return;
+  CheckThreads(plan_->num_threads);
   const std::string caller = recorder == nullptr ? "" : recorder->TakeCaller();
   ThreadScope threads(plan_->steps.front().info.num_threads);
   for (size_t i = 0; i < plan_->steps.size(); ++i) {
@@ -171,6 +172,7 @@ double Context::TimeStep(size_t index) {
 }
 
 double Context::RunStep(size_t index) {
+  CheckThreads(plan_->num_threads);
   const ThreadScope threads(plan_->steps[index].info.num_threads);
   return TimeStep(index);
 }

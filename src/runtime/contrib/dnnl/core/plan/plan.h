@@ -159,6 +159,8 @@ struct Plan {
   std::vector<PassedConstant> passed;
   /*! \brief Whether no value of a constant that is passed has decided anything. */
   bool serves_other_constants{true};
+  /*! \brief The most threads that a step was made for. */
+  int num_threads{1};
   size_t arena_bytes{0};
   /*! \brief The size of the arena if no two intermediates shared memory. */
   size_t arena_bytes_unshared{0};
