@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 import tvm
 import tvm_dnnl
+import tvm_ffi
 from dnnl_modules import module, partitions, rand, var
 from dnnl_tests.models import llama
 from tvm import relax
@@ -102,6 +103,60 @@ def test_dense_pasts(decoders):
         assert_same(appending([5], past), want)
     for before, after in zip(arrays, cache, strict=True):
         np.testing.assert_array_equal(before, after.numpy())
+
+
+def growing(append_in_place, more=(), **options):
+    """Return a function that appends to a past, and whether it does so in place."""
+
+    def build(bb, past, new):
+        key = bb.emit(relax.op.concat([past, new], 1))
+        out = bb.emit(relax.op.matmul(key, relax.const(rand(8, 8, seed=3))))
+        others = [bb.emit(each(bb, past, key)) for each in more]
+        return bb.emit(relax.Tuple([key, out, *others]))
+
+    mod = module(build, var("past", 2, "n", 8), var("new", 2, 1, 8))
+    compiled = tvm_dnnl.compile(mod, append_in_place=append_in_place, prune=False, **options)
+    return relax.VirtualMachine(compiled.library, tvm.cpu(), memory_cfg="naive")["main"]
+
+
+def token(seed):
+    return tvm.runtime.tensor(rand(2, 1, 8, seed=seed))
+
+
+@pytest.mark.parametrize("count", [60, 64, 65, 66, 130])
+@pytest.mark.parametrize("cut", [1, 3])
+def test_pasts_that_are_cut(count, cut):
+    """A view of the first rows continues, also if less room would be reserved for it."""
+    run, past = growing(True), tvm.runtime.tensor(np.zeros((2, 0, 8), "float32"))
+    for seed in range(count):
+        past, _ = run(past, token(seed))
+    whole = np.from_dlpack(past).copy()
+    kept = tvm_ffi.from_dlpack(np.from_dlpack(past)[:, : count - cut])
+    key, _ = run(kept, token(999))
+    expected = np.concatenate([whole[:, : count - cut], rand(2, 1, 8, seed=999)], 1)
+    np.testing.assert_array_equal(np.from_dlpack(key), expected)
+    np.testing.assert_array_equal(np.from_dlpack(past), whole)
+
+
+READERS = {
+    "another partition": lambda bb, past, key: relax.op.matmul(past, relax.const(rand(8, 8))),
+    "an op of TVM": lambda bb, past, key: relax.op.cumsum(past, 1),
+    "an op of TVM, of the result": lambda bb, past, key: relax.op.cumsum(key, 1),
+}
+
+
+@pytest.mark.parametrize("reader", READERS.values(), ids=READERS)
+def test_other_readers(reader):
+    """What else reads the past or the result wants dense tensors: they are copied."""
+    with pytest.warns(UserWarning, match="append_in_place: past is copied"):
+        appending = growing(True, [reader])
+    copying = growing(False, [reader])
+    pasts = [tvm.runtime.tensor(rand(2, 3, 8))] * 2
+    for seed in range(4):
+        got, want = (run(past, token(seed)) for run, past in zip((appending, copying), pasts))
+        pasts = got[0], want[0]
+        for one, other in zip(got, want, strict=True):
+            np.testing.assert_array_equal(np.from_dlpack(one), other.numpy())
 
 
 def test_results_as_arrays():

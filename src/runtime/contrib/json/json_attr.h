@@ -30,7 +30,6 @@
 #include <string>
 #include <type_traits>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "json_text.h"
@@ -52,20 +51,21 @@ class JSONAttr {
   using Shapes = std::vector<std::vector<int64_t>>;
 
   JSONAttr() = default;
-  JSONAttr(std::string text) : value_(Rows{Row{std::move(text)}}) {}  // NOLINT(*)
-  JSONAttr(const char* text) : JSONAttr(std::string(text)) {}         // NOLINT(*)
-  JSONAttr(Row row) : value_(Rows{std::move(row)}) {}                 // NOLINT(*)
-  JSONAttr(Rows rows) : value_(std::move(rows)) {}                    // NOLINT(*)
-  JSONAttr(Shapes shapes) : value_(std::move(shapes)) {}              // NOLINT(*)
+  JSONAttr(std::string text) : rows_{Row{std::move(text)}} {}                // NOLINT(*)
+  JSONAttr(const char* text) : JSONAttr(std::string(text)) {}                // NOLINT(*)
+  JSONAttr(Row row) : rows_{std::move(row)} {}                               // NOLINT(*)
+  JSONAttr(Rows rows) : rows_(std::move(rows)) {}                            // NOLINT(*)
+  JSONAttr(Shapes shapes) : is_shapes_(true), shapes_(std::move(shapes)) {}  // NOLINT(*)
   template <typename T, typename = std::enable_if_t<std::is_arithmetic<T>::value>>
   JSONAttr(T value) : JSONAttr(TextOf(value)) {}  // NOLINT(*)
 
-  bool operator==(const JSONAttr& other) const { return value_ == other.value_; }
+  bool operator==(const JSONAttr& other) const {
+    return is_shapes_ == other.is_shapes_ && rows_ == other.rows_ && shapes_ == other.shapes_;
+  }
 
   /*! \brief Whether this stands for an absent value, which is written as one empty text. */
   bool IsNull() const {
-    const Rows* rows = std::get_if<Rows>(&value_);
-    return rows && rows->size() == 1 && (*rows)[0].size() == 1 && (*rows)[0][0].empty();
+    return !is_shapes_ && rows_.size() == 1 && rows_[0].size() == 1 && rows_[0][0].empty();
   }
 
   /*!
@@ -74,8 +74,7 @@ class JSONAttr {
    */
   template <typename T>
   bool Read(T* out) const {
-    const Rows* rows = std::get_if<Rows>(&value_);
-    return rows && rows->size() == 1 && (*rows)[0].size() == 1 && ParseText((*rows)[0][0], out);
+    return !is_shapes_ && rows_.size() == 1 && rows_[0].size() == 1 && ParseText(rows_[0][0], out);
   }
 
   /*!
@@ -84,10 +83,9 @@ class JSONAttr {
    */
   template <typename T>
   bool Read(std::vector<T>* out) const {
-    const Rows* rows = std::get_if<Rows>(&value_);
-    if (!rows || rows->size() > 1) return false;
+    if (is_shapes_ || rows_.size() > 1) return false;
     out->clear();
-    return rows->empty() || ReadRow((*rows)[0], out);
+    return rows_.empty() || ReadRow(rows_[0], out);
   }
 
   /*!
@@ -108,11 +106,11 @@ class JSONAttr {
   template <typename Writer>
   void Save(Writer* writer) const {
     writer->BeginArray(false);
-    if (const Shapes* shapes = std::get_if<Shapes>(&value_)) {
+    if (is_shapes_) {
       writer->WriteArraySeperator();
-      SaveNested(writer, *shapes);
+      SaveNested(writer, shapes_);
     } else {
-      for (const Row& row : std::get<Rows>(value_)) {
+      for (const Row& row : rows_) {
         writer->WriteArraySeperator();
         SaveFlat(writer, row);
       }
@@ -125,7 +123,7 @@ class JSONAttr {
   void Load(Reader* reader) {
     Rows rows;
     reader->Read(&rows);
-    value_ = std::move(rows);
+    *this = std::move(rows);
   }
 
   /*!
@@ -137,7 +135,7 @@ class JSONAttr {
     std::vector<Shapes> lists;
     reader->Read(&lists);
     if (lists.size() != 1) return false;
-    value_ = std::move(lists[0]);
+    *this = std::move(lists[0]);
     return true;
   }
 
@@ -188,9 +186,9 @@ class JSONAttr {
   }
 
   Rows AsRows() const {
-    if (const Rows* rows = std::get_if<Rows>(&value_)) return *rows;
+    if (!is_shapes_) return rows_;
     Rows rows;
-    for (const std::vector<int64_t>& shape : std::get<Shapes>(value_)) {
+    for (const std::vector<int64_t>& shape : shapes_) {
       rows.emplace_back();
       for (int64_t dim : shape) rows.back().push_back(TextOf(dim));
     }
@@ -214,7 +212,11 @@ class JSONAttr {
     writer->EndArray();
   }
 
-  std::variant<Rows, Shapes> value_;
+  // Not a std::variant: if memory ends while one is copied that has vectors, libstdc++ destroys the
+  // vector that it has not constructed.
+  bool is_shapes_{false};
+  Rows rows_;
+  Shapes shapes_;
 };
 
 /*! \brief The name of a C++ type in error messages. */

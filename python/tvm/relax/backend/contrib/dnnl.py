@@ -39,8 +39,9 @@ from tvm.contrib.onednn.verify.check import VerificationError
 from tvm.contrib.onednn.verify.table import Verification
 
 from ._dnnl import compiled, pipeline, registration, verification
+from ._dnnl.appends import mark_appends
 from ._dnnl.cached import cached_model
-from ._dnnl.codegen import generate, mark_appends
+from ._dnnl.codegen import generate
 from ._dnnl.compiled import host_target
 from ._dnnl.importers import from_exported_program, from_onnx
 from ._dnnl.loaded import dnnl_version, load_model, num_threads, set_num_threads

@@ -22,13 +22,9 @@ import tvm
 from tvm import relax
 from tvm.contrib.onednn.policy.tensors import COMPILER
 
+from .appends import append_in_place
 from .composites import kernel_of_composite
-from .kernels import graph_json
-
-# What a partition's module says that it is.
-KIND = "dnnl_json"
-# The attribute of a module whose partitions append to their inputs in place.
-_APPENDS = "dnnl_append_in_place"
+from .kernels import KIND, graph_json
 
 
 def compile_partitions(functions, _options, const_names) -> list:
@@ -48,9 +44,8 @@ def generate(mod: tvm.IRModule) -> tvm.IRModule:
     composite reads, such as a weight in the layout that the model has it in.
     """
     mod = _run_codegen(mod)
+    mod = append_in_place(mod)
     attrs = mod.attrs or {}
-    if attrs.get(_APPENDS):
-        mod = _append_in_place(mod)
     modules, constants = (attrs.get(name) for name in ("external_mods", "const_name_to_constant"))
     if not modules or not constants or any(each.kind != KIND for each in modules):
         return mod
@@ -70,43 +65,3 @@ def _run_codegen(mod: tvm.IRModule) -> tvm.IRModule:
     if names <= {COMPILER}:
         return tvm.get_global_func("relax.transform.RunCodegen")(None, [])(mod)
     return relax.transform.RunCodegen()(mod)
-
-
-def mark_appends(mod: tvm.IRModule, append_in_place: bool) -> tvm.IRModule:
-    """Return a module whose partitions append to their inputs in place, or not."""
-    if not isinstance(append_in_place, bool):
-        raise TypeError(f"append_in_place must be a bool, not {append_in_place!r}")
-    return mod.with_attr(_APPENDS, True) if append_in_place else mod
-
-
-def _append_in_place(mod: tvm.IRModule) -> tvm.IRModule:
-    """Let partitions return what they append to an input in the memory of that.
-
-    They allocate all their results then: the virtual machine passes shapes, and no tensors.
-    """
-    modules = mod.attrs.get("external_mods") or []
-    symbols = {str(m["get_symbol"]()) for m in modules if m.kind == KIND and m["appends"]()}
-    for var, func in list(mod.functions_items()):
-        if isinstance(func, relax.Function):
-            mod.update_func(var, _Appender(mod, symbols).visit_expr(func))
-    return mod
-
-
-@relax.expr_functor.mutator
-class _Appender(relax.PyExprMutator):
-    def __init__(self, mod: tvm.IRModule, symbols: set[str]):
-        super().__init__(mod)
-        self._symbols = symbols
-
-    def visit_call_(self, call):
-        call = super().visit_call_(call)
-        if call.op != tvm.ir.Op.get("relax.call_dps_packed"):
-            return call
-        func, args = call.args
-        if str(func.global_symbol) not in self._symbols:
-            return call
-        (result,) = call.ty_args
-        shapes = [each.shape for each in getattr(result, "fields", [result])]
-        if not all(isinstance(shape, relax.ShapeExpr) for shape in shapes):
-            return call
-        return relax.call_pure_packed(func, *args.fields, *shapes, ty_args=result)

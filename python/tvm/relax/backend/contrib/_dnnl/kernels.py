@@ -33,6 +33,8 @@ from tvm.contrib.onednn.policy.rules.quantize import DEQUANTIZE, QUANTIZE
 from .reader import RelaxGraph
 from .reading import is_constant, sizes
 
+# What a partition's module says that it is.
+KIND = "dnnl_json"
 # The attribute of a composite's function, JSON text.
 KERNEL = "dnnl.kernel"
 

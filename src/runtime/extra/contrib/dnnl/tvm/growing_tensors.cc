@@ -116,6 +116,21 @@ ffi::Tensor View(std::shared_ptr<Memory> memory, const std::vector<int64_t>& sha
   return ffi::Tensor::FromDLPack(&view->tensor);
 }
 
+std::vector<int64_t> StridesOf(const DLTensor& tensor) {
+  if (tensor.strides != nullptr) return {tensor.strides, tensor.strides + tensor.ndim};
+  return ReservedStrides({tensor.shape, tensor.shape + tensor.ndim}, -1);
+}
+
+/*! \brief Whether the dimensions from an axis on are row-major without gaps. */
+bool IsDense(const std::vector<int64_t>& dims, const std::vector<int64_t>& strides, int axis) {
+  int64_t expected = 1;
+  for (int i = static_cast<int>(dims.size()) - 1; i >= axis; --i) {
+    if (dims[i] != 1 && strides[i] != expected) return false;
+    expected *= dims[i];
+  }
+  return true;
+}
+
 }  // namespace
 
 ffi::Tensor NewTensor(const ffi::Shape& shape, DLDataType dtype, int axis) {
@@ -128,10 +143,12 @@ ffi::Tensor NewTensor(const ffi::Shape& shape, DLDataType dtype, int axis) {
 
 void Reserve(int axis, ffi::Tensor* past) {
   const ffi::Tensor& from = *past;
+  const DLTensor& given = *from.GetDLTensorPtr();
   const std::vector<int64_t> dims = DimsOf(from.shape());
-  // What is neither dense nor has room is refused when it is checked.
-  if (axis >= static_cast<int>(dims.size()) || !from.IsContiguous() ||
-      HasStrides(*from.GetDLTensorPtr(), axis)) {
+  const std::vector<int64_t> strides = StridesOf(given);
+  // Others are refused when they are checked.
+  if (axis >= static_cast<int>(dims.size()) || HasStrides(given, axis) ||
+      !IsDense(dims, strides, axis)) {
     return;
   }
   const ffi::Tensor to = NewTensor(from.shape(), from.dtype(), axis);
@@ -141,7 +158,14 @@ void Reserve(int axis, ffi::Tensor* past) {
   const size_t stride = ffi::GetDataSize(to.strides()[axis - 1], from.dtype());
   const auto* const source = static_cast<const char*>(from.data_ptr()) + from.byte_offset();
   for (int64_t i = 0; i < items; ++i) {
-    std::memcpy(static_cast<char*>(to.data_ptr()) + i * stride, source + i * bytes, bytes);
+    int64_t offset = 0, index = i;
+    for (int d = axis - 1; d >= 0; --d) {
+      offset += index % dims[d] * strides[d];
+      index /= dims[d];
+    }
+    // Negative strides are possible.
+    const int64_t begin = offset * static_cast<int64_t>(ffi::GetDataSize(1, from.dtype()));
+    std::memcpy(static_cast<char*>(to.data_ptr()) + i * stride, source + begin, bytes);
   }
   *past = to;
 }

@@ -34,7 +34,8 @@ ffi::Tensor NewTensor(const ffi::Shape& shape, DLDataType dtype, int axis);
 
 /*!
  * \brief Lay a tensor out with room along an axis.
- * \param past The tensor. It becomes a copy if it has other strides.
+ * \param past The tensor. It becomes a copy if its items, which begin at the axis, are dense, and
+ *        lie otherwise: a dense tensor, or the first rows of a longer one.
  */
 void Reserve(int axis, ffi::Tensor* past);
 

@@ -136,7 +136,9 @@ class DNNLJSONRuntime : public ffi::ModuleObj {
       return ffi::Function::FromTyped([self, this]() {
         return WithFFIErrors([&]() {
           Graph graph = ReadGraph(symbol_, graph_json_, const_names_);
-          return Appends(&graph).any();
+          ffi::Array<int64_t> inputs;
+          for (const Appends::Output& each : Appends(&graph).outputs) inputs.push_back(each.input);
+          return inputs;
         });
       });
     }

@@ -1,0 +1,78 @@
+/*
+ * Licensed to the Apache Software Foundation (ASF) under one
+ * or more contributor license agreements.  See the NOTICE file
+ * distributed with this work for additional information
+ * regarding copyright ownership.  The ASF licenses this file
+ * to you under the Apache License, Version 2.0 (the
+ * "License"); you may not use this file except in compliance
+ * with the License.  You may obtain a copy of the License at
+ *
+ *   http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing,
+ * software distributed under the License is distributed on an
+ * "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+ * KIND, either express or implied.  See the License for the
+ * specific language governing permissions and limitations
+ * under the License.
+ */
+
+/*!
+ * \file tests/cpp-runtime/dnnl/core/attr_copy_test.cc
+ * \brief Copies of attributes while memory ends.
+ */
+#include <cstdlib>
+#include <map>
+#include <new>
+#include <string>
+
+#include "src/runtime/contrib/json/json_attr.h"
+#include "tests/cpp-runtime/harness/test.h"
+
+namespace dnnl_test::attr_copy {
+
+/*! \brief How many allocations of this thread succeed before one fails; -1 for all. */
+thread_local int allocations_left = -1;
+
+void* Allocate(std::size_t bytes) {
+  if (allocations_left >= 0 && allocations_left-- == 0) throw std::bad_alloc();
+  void* data = std::malloc(bytes == 0 ? 1 : bytes);
+  if (data == nullptr) throw std::bad_alloc();
+  return data;
+}
+
+}  // namespace dnnl_test::attr_copy
+
+void* operator new(std::size_t bytes) { return dnnl_test::attr_copy::Allocate(bytes); }
+void operator delete(void* data) noexcept { std::free(data); }
+void operator delete(void* data, std::size_t) noexcept { std::free(data); }
+
+namespace dnnl_test::attr_copy {
+
+using tvm::runtime::json::JSONAttr;
+
+TEST(DNNLAttr, CopyWhileMemoryEnds) {
+  const std::string text(40, 'x');
+  std::map<std::string, JSONAttr> attrs;
+  for (int i = 0; i < 6; ++i) {
+    attrs["text" + std::to_string(i)] = JSONAttr(JSONAttr::Row{text, text});
+    attrs["shape" + std::to_string(i)] = JSONAttr(JSONAttr::Shapes{{1, 2}, {3}});
+  }
+  int failed = 0;
+  for (int count = 0; count < 200; ++count) {
+    bool is_whole = true;
+    try {
+      allocations_left = count;
+      const std::map<std::string, JSONAttr> copy = attrs;
+      allocations_left = -1;
+      EXPECT_TRUE(copy == attrs);
+    } catch (const std::bad_alloc&) {
+      is_whole = false;
+    }
+    allocations_left = -1;
+    failed += is_whole ? 0 : 1;
+  }
+  EXPECT_TRUE(failed > 20 && failed < 200);
+}
+
+}  // namespace dnnl_test::attr_copy
