@@ -164,6 +164,17 @@ def add_newer(parser):
     )
 
 
+def add_precision(parser):
+    """Add the option of the commands that partition a model, which quantize nothing."""
+    names = [each for each in PRECISIONS if each not in INT8]
+    parser.add_argument(
+        "--precision",
+        choices=names,
+        default=names[0],
+        help="what float32 convolutions and matmuls compute in (default: float32)",
+    )
+
+
 def add_relax(parser, what):
     """Add the option of the commands that know the plug-in; `what` is what they do then."""
     parser.add_argument("--relax", action="store_true", help=what)

@@ -17,7 +17,6 @@ from scripts.files import write_atomically
 from scripts.onnx_model import OnnxModel
 
 MOST_TIMES = 10  # in the table
-PRECISIONS = [each for each in options.PRECISIONS if each not in options.INT8]
 
 
 def add_arguments(parser):
@@ -38,12 +37,7 @@ def add_arguments(parser):
         default="",
         help="Relay ops and composites that stay on TVM",
     )
-    parser.add_argument(
-        "--precision",
-        choices=PRECISIONS,
-        default=PRECISIONS[0],
-        help="what float32 convolutions and matmuls compute in (default: float32)",
-    )
+    options.add_precision(parser)
     parser.add_argument(
         "--no-prune", action="store_true", help="keep partitions that are too small to be faster"
     )

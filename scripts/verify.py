@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compares each op of a compiled ONNX model with onnxruntime, or with onnx's reference evaluator.
+"""Compares each op of a compiled ONNX model with onnxruntime, onnx's reference or numpy.
 
 The model is compiled with its intermediate results as results. Each op is compared for the operands
 that the compiled model computed, so errors do not accumulate; the accumulated error is beside it.
@@ -11,7 +11,7 @@ from scripts import options
 from scripts.console import Console, passes_noted
 from scripts.errors import SetupError
 from scripts.onnx_model import OnnxModel
-from scripts.report import PRECISIONS, facts, write
+from scripts.report import facts, write
 
 
 def add_arguments(parser):
@@ -22,13 +22,15 @@ def add_arguments(parser):
     parser.add_argument(
         "--inputs", metavar="FILE.npz", help="the inputs by name; others are drawn (default: all)"
     )
-    options.add_shape(parser)
     parser.add_argument(
-        "--precision",
-        choices=PRECISIONS,
-        default=PRECISIONS[0],
-        help="what float32 convolutions and matmuls compute in (default: float32)",
+        "--reference",
+        choices=("source", "numpy"),
+        default="source",
+        help="compare with onnxruntime or onnx's reference evaluator, or with the numpy definition "
+        "of each op that the model is imported to, in float64 (default: source)",
     )
+    options.add_shape(parser)
+    options.add_precision(parser)
     options.add_relax(parser, "of TVM's Relax, by the plug-in for Relax")
 
 
@@ -53,8 +55,9 @@ def main(args):
     inputs = read_inputs(args.inputs) if args.inputs else None
     with Console().step(f"{Path(args.model).name}: verify"), passes_noted():
         try:
-            result = dnnl.verify(model.proto, inputs, precision=args.precision, prune=False)
-        except ValueError as error:
+            how = dict(reference=args.reference, precision=args.precision, prune=False)
+            result = dnnl.verify(model.proto, inputs, **how)
+        except (TypeError, ValueError) as error:
             raise SetupError(str(error)) from error
     print(result)
     if args.json:

@@ -29,7 +29,7 @@ from tvm.contrib.onednn.verify.table import errors
 class Chain:
     """A source: functions of one operand, one after the other."""
 
-    framework, dtype, is_discrete = "numpy", "float32", False
+    framework, dtype, is_discrete, undefined = "numpy", "float32", False, ()
 
     def __init__(self, functions, wrong=(), wrong_alone=True, x=None):
         rng = np.random.default_rng(0)

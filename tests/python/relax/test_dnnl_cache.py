@@ -33,6 +33,7 @@ from tvm import relax
 from tvm.contrib.onednn import cache
 from tvm.relax import op
 from tvm_dnnl._dnnl import cached as cached_models
+from tvm_dnnl._dnnl import verification
 
 X = rand(2, 8)
 
@@ -179,6 +180,18 @@ def test_a_file_with_external_data(tmp_path):
         results.append(cached_file(tmp_path, path)(X))
     np.testing.assert_allclose(results[1], 2 * results[0], rtol=1e-5, atol=1e-6)
     np.testing.assert_array_equal(results[2], results[0])
+    assert len(list((tmp_path / "cache").iterdir())) == 2
+
+
+@pytest.mark.parametrize("external", [False, True])
+def test_a_file_that_is_verified(external, tmp_path, monkeypatch):
+    """It is verified where it is compiled, and has a key of its own."""
+    path, verified = onnx_file(tmp_path / "model.onnx", external=external), []
+    monkeypatch.setattr(verification, "verify", lambda *args: verified.append(args) or "")
+    for verify in (False, True, True):
+        got = cached_file(tmp_path, path, verify=verify)(X)
+        np.testing.assert_allclose(got, run(model(), X)[0], rtol=1e-5, atol=1e-6)
+    assert len(verified) == 1
     assert len(list((tmp_path / "cache").iterdir())) == 2
 
 

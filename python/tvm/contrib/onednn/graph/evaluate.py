@@ -65,10 +65,10 @@ def evaluate(
         if len(nodes) != len(inputs):
             raise ValueError(f"{len(inputs)} values for {len(nodes)} inputs")
         inputs = dict(zip(nodes, inputs))
-    sizes = _sizes(inputs)
+    sizes = sizes_of(inputs)
     values: dict[Node, Result] = {}
     for node in _needed(graph):
-        values[node] = _value(node, values, inputs, sizes)
+        values[node] = value_of(node, values, inputs, sizes)
     return [values[operand] for operand in graph.nodes[-1].operands]
 
 
@@ -89,7 +89,7 @@ def constant_value(node: Node) -> Result | None:
     """
     if node.kind == CONSTANT:
         return node.value
-    if node.kind not in (FIELD, TUPLE) and not _is_defined(node):
+    if node.kind not in (FIELD, TUPLE) and not is_defined(node):
         return None
     values: dict[Node, Result] = {}
     for operand in node.operands:
@@ -99,7 +99,7 @@ def constant_value(node: Node) -> Result | None:
             return None
         values[operand] = value
     try:
-        return _value(node, values, {}, {})
+        return value_of(node, values, {}, {})
     except UndefinedResult:
         return None
 
@@ -108,7 +108,8 @@ def constant_value(node: Node) -> Result | None:
 _OTHERS = ("relax.layout_transform",)
 
 
-def _is_defined(node: Node) -> bool:
+def is_defined(node: Node) -> bool:
+    """Whether a node is the call of an op with a numpy definition."""
     return node.kind == CALL and node.name not in _OTHERS and has_definition(_name(node))
 
 
@@ -127,8 +128,8 @@ def _needed(graph: Graph) -> list[Node]:
     return order[::-1]
 
 
-def _sizes(inputs: Mapping[Node, np.ndarray]) -> dict[object, int]:
-    """Return the sizes that symbols stand for."""
+def sizes_of(inputs: Mapping[Node, np.ndarray]) -> dict[object, int]:
+    """Return the sizes that symbols stand for, given the values of the inputs."""
     sizes: dict[object, int] = {}
     for node, value in inputs.items():
         for dim, size in zip(node.type.dims, np.shape(value)):
@@ -138,7 +139,25 @@ def _sizes(inputs: Mapping[Node, np.ndarray]) -> dict[object, int]:
     return sizes
 
 
-def _value(node: Node, values, inputs, sizes) -> Result:
+def value_of(
+    node: Node,
+    values: Mapping[Node, Result],
+    inputs: Mapping[Node, np.ndarray],
+    sizes: Mapping[object, int],
+) -> Result:
+    """Compute one node; the errors are those of `evaluate`.
+
+    Parameters
+    ----------
+    node : Node
+        The node.
+    values : Mapping[Node, numpy.ndarray | list]
+        The values of its operands.
+    inputs : Mapping[Node, numpy.ndarray]
+        The values of the inputs.
+    sizes : Mapping
+        What `sizes_of` tells of these.
+    """
     if node.kind == CONSTANT:
         return node.value
     if node.kind == INPUT:
@@ -148,7 +167,7 @@ def _value(node: Node, values, inputs, sizes) -> Result:
         return operands
     if node.kind == FIELD:
         return operands[0][node.attrs.index]
-    if not _is_defined(node):
+    if not is_defined(node):
         raise ValueError(f"{node}: a {node.kind} node that has no numpy definition")
     try:
         return evaluate_op(_name(node), node.attrs, _known(node.type, sizes), operands)

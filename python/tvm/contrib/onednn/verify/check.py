@@ -39,6 +39,21 @@ class CannotRun(Exception):
     """A source cannot be run, or no inputs are known, for the reason in the message."""
 
 
+def is_flag_set(verify: bool | None, default: bool = False) -> bool:
+    """Tell whether the option `verify` is set; raise a TypeError if it is no bool."""
+    if verify is not None and not isinstance(verify, bool):
+        raise TypeError(f"verify must be True or False, not {verify!r}")
+    return default if verify is None else verify
+
+
+def check_reference(reference: str | None, is_module: bool) -> None:
+    """Raise a ValueError for an unknown reference, or a TypeError for a source of a module."""
+    if reference not in (None, "source", "numpy"):
+        raise ValueError(f'reference must be "source" or "numpy", not {reference!r}')
+    if is_module and reference == "source":
+        raise TypeError('reference="source" is for models of PyTorch and ONNX')
+
+
 @dataclasses.dataclass(frozen=True)
 class Step:
     """An op of the source.
@@ -77,12 +92,15 @@ class Source(Protocol):
         The coarsest floating-point type that the model itself computes in.
     is_discrete : bool
         Whether it rounds to integers, or compares numbers.
+    undefined : Sequence[Step]
+        The ops that it cannot compute.
     """
 
     framework: str
     inputs: list[np.ndarray]
     dtype: str
     is_discrete: bool
+    undefined: Sequence[Step]
 
     def results(self) -> list[np.ndarray | None]:
         """Return the results; None for those that are random."""

@@ -68,7 +68,7 @@ class OnnxSource:
         An input has a type for which nothing can be drawn.
     """
 
-    dtype = "float32"
+    dtype, undefined = "float32", ()
 
     def __init__(self, model, run: Callable, inputs: Mapping[str, np.ndarray] | None = None):
         self._model, self._compile, self._run = model, run, _run
@@ -78,7 +78,7 @@ class OnnxSource:
             value.name: given[value.name] if value.name in given else self._drawn(value)
             for value in inputs_of(model)
         }
-        self.inputs = [*self._feeds.values()]
+        self.inputs, self.input_names = [*self._feeds.values()], [*self._feeds]
         ops = {node.op_type for node in model.graph.node}
         self.is_discrete = not ops.isdisjoint(_DISCRETE)
 

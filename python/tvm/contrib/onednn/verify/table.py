@@ -20,10 +20,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 
 from . import compare
 from .check import Source, batches, difference
+from .kernels import Kernel
 
 MOST_ROWS = 20  # of the table
 
@@ -47,6 +49,9 @@ class OpError:
         The error that rounding explains, relative to the same.
     accumulated : float
         The error of the compiled model's result, with the errors of all ops before.
+    kernel, layouts : str
+        oneDNN's implementation, and the layouts of its source and result. They are empty if the op
+        runs on TVM, or computes nothing.
     """
 
     name: str
@@ -57,6 +62,8 @@ class OpError:
     error: float
     bound: float
     accumulated: float
+    kernel: str = ""
+    layouts: str = ""
 
     @property
     def is_wrong(self) -> bool:
@@ -76,11 +83,14 @@ class Verification:
         The type that it computes float32 in.
     ops : list[OpError]
         Those whose results can be compared.
+    undefined : list[str]
+        The ops that the reference does not define, and that are not compared.
     """
 
     framework: str
     precision: str
     ops: list[OpError]
+    undefined: list[str] = dataclasses.field(default_factory=list)
 
     @property
     def wrong(self) -> list[OpError]:
@@ -100,10 +110,17 @@ class Verification:
                 each.op,
                 f"{each.name}: {'x'.join(map(str, each.shape)) or 'scalar'} {each.dtype}, bound "
                 f"{each.bound:.1e}, accumulated {each.accumulated:.1e}"
+                + (f", {each.kernel}, {each.layouts}" if each.kernel else "")
                 + (", wrong" if each.is_wrong else ""),
             )
             for each in self.worst()
-        ]
+        ] + [("not compared", op, self._undefined(count)) for op, count in self._missing()]
+
+    def _missing(self) -> list[tuple[str, int]]:
+        return Counter(self.undefined).most_common()
+
+    def _undefined(self, count: int) -> str:
+        return f"{count} without a definition in {self.framework}"
 
     def to_json(self) -> str:
         """Return the numbers of all ops as JSON text."""
@@ -112,23 +129,32 @@ class Verification:
 
     def __str__(self) -> str:
         title = f"{len(self.ops)} ops in {self.precision}, compared with {self.framework}"
+        missing = [f"{op}: {self._undefined(count)}" for op, count in self._missing()]
         if not self.ops:
-            return title
-        rows = [("result", "op", "shape", "error", "bound", "accumulated", "")]
+            return "\n".join([title, *missing])
+        names = ("result", "op", "shape", "error", "bound", "accumulated", "", "kernel", "layouts")
+        rows = [names]
         for each in self.worst():
             shape = "x".join(map(str, each.shape)) or "scalar"
             shape += "" if each.dtype == "float32" else f" {each.dtype}"
             numbers = (f"{x:.1e}" for x in (each.error, each.bound, each.accumulated))
-            rows.append((each.name, each.op, shape, *numbers, "wrong" if each.is_wrong else ""))
+            verdict = "wrong" if each.is_wrong else ""
+            rows.append((each.name, each.op, shape, *numbers, verdict, each.kernel, each.layouts))
         width = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
         lines = ["  ".join(map(str.ljust, row, width)).rstrip() for row in rows]
         rule = "-" * max(map(len, lines))
         last = [f"{len(self.ops) - len(rows) + 1} more"] if len(self.ops) >= len(rows) else []
         last.append(f"{len(self.wrong)} ops have an error that rounding does not explain")
+        last += missing
         return "\n".join([title, rule, lines[0], rule, *lines[1:], rule, *last])
 
 
-def errors(source: Source, precision: str, tell: Callable = lambda *args: None) -> Verification:
+def errors(
+    source: Source,
+    precision: str,
+    tell: Callable = lambda *args: None,
+    kernels: Sequence[Kernel] = (),
+) -> Verification:
     """Compare each op of a compiled model with its source.
 
     Parameters
@@ -139,6 +165,8 @@ def errors(source: Source, precision: str, tell: Callable = lambda *args: None) 
         The type that it computes float32 in.
     tell : Callable
         Is called with what is done now, and how far it is.
+    kernels : Sequence[Kernel]
+        Those of the results of the latest call of `source.compiled`, if they are known.
 
     Raises
     ------
@@ -149,6 +177,7 @@ def errors(source: Source, precision: str, tell: Callable = lambda *args: None) 
     dtype, ops, steps = compare.coarsest(precision, source.dtype), [], source.steps()
     for batch, names in batches(steps):
         values = dict(zip(names, source.compiled(names, precision)))
+        ran = dict(zip(names, kernels)) if len(kernels) == len(names) else {}
         reference = dict(zip(names, source.values(names)))
         for step in batch:
             tell("compare", len(ops), len(steps))
@@ -157,5 +186,7 @@ def errors(source: Source, precision: str, tell: Callable = lambda *args: None) 
             accumulated = compare.largest_error(one.got, want) / largest
             relative = (one.error / largest, one.bound / largest, accumulated)
             where = (step.name, step.op, step.where)
-            ops.append(OpError(*where, one.want.shape, str(one.want.dtype), *relative))
-    return Verification(source.framework, precision, ops)
+            numbers = (one.want.shape, str(one.want.dtype), *relative)
+            ops.append(OpError(*where, *numbers, *ran.get(step.name, Kernel())))
+    undefined = [step.op for step in source.undefined]
+    return Verification(source.framework, precision, ops, undefined)

@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 import tvm
 import tvm_ffi
@@ -170,7 +169,8 @@ def compile(  # pylint: disable=redefined-builtin
     verify : bool | None
         Whether to run the model once as its framework does and once compiled, and to compare the
         results: a program of PyTorch with its example inputs, an ONNX model with drawn inputs, in
-        onnxruntime or onnx's reference evaluator. Default: True for PyTorch, False for ONNX.
+        onnxruntime or onnx's reference evaluator, a module with drawn inputs, in numpy. Default:
+        True for PyTorch, False for others.
     options
         Those of `partition_for_dnnl`, such as `precision="auto"`.
 
@@ -208,7 +208,7 @@ def compile(  # pylint: disable=redefined-builtin
     result = compiled.compile_partitioned(model, target, report)
     if is_verified:
         report.verified = verification.verify(
-            source, result, partition_for_dnnl, options, target, shape, constants
+            source, result, partition_for_dnnl, options, target, shape, constants, params
         )
     return result
 
@@ -218,23 +218,31 @@ def verify(
     model,
     inputs=None,
     *,
+    params: dict[str, tvm.runtime.Tensor] | None = None,
+    reference: str | None = None,
     shape: Mapping | None = None,
     constants: Mapping[str, object] | None = None,
     target: tvm.target.Target | str | None = None,
     **options,
 ) -> Verification:
-    """Compare each op of a compiled model with the framework of its source.
+    """Compare each op of a compiled model with its source, or with its numpy definition.
 
     The model is compiled with its intermediate results as results, so little is fused. Each op is
     compared for the operands that the compiled model computed, and with its accumulated error.
 
     Parameters
     ----------
-    model : torch.export.ExportedProgram | str | os.PathLike | onnx.ModelProto
-        A program of PyTorch, or an ONNX model or its file.
+    model : torch.export.ExportedProgram | str | os.PathLike | onnx.ModelProto | tvm.IRModule
+        A program of PyTorch, an ONNX model or its file, or a module with a function `main`.
     inputs : Sequence | Mapping[str, numpy.ndarray] | None
         The positional arguments of a program, by default those that it was exported with; or the
-        inputs of an ONNX model by name. Those without a value are drawn.
+        inputs of an ONNX model by name, or of a module by name or in order. Those without a value
+        are drawn.
+    params : dict[str, tvm.runtime.Tensor] | None
+        Values of parameters of a module, as for `partition_for_dnnl`.
+    reference : str | None
+        "source" for the framework of the model, or "numpy" for the definition of each op of the
+        imported module, in float64. Default: "numpy" for a module, "source" for others.
     shape, constants, target, options
         As for `compile`.
 
@@ -246,14 +254,17 @@ def verify(
     Raises
     ------
     TypeError, ValueError
-        As for `compile`; or the framework cannot run the model.
+        As for `compile`; there is no such input, or a value does not fit it; or the source cannot
+        be run.
 
     Examples
     --------
     >>> print(tvm_dnnl.verify("model.onnx", precision="bfloat16"))
     """
-    verification.is_wanted(True, model)  # raises for a module
-    given = (options, target, shape, constants)
+    model = verification.referenced(model, reference, shape, constants)
+    if isinstance(model, tvm.IRModule):
+        shape = constants = None
+    given = (options, target, shape, constants, params)
     return verification.errors_of(model, inputs, partition_for_dnnl, *given)
 
 
@@ -299,9 +310,7 @@ def cached_library(
         The library is not cached and cannot be written.
     """
     compiled.check_module(mod)
-    # The text has names, the hash values of constants. TVM 0.27 cannot save all modules as JSON.
-    texts = [mod.script(), str(tvm_ffi.structural_hash(mod))]
-    key = cache.key_of(tvm, Path(__file__).parent, texts, params, options, str(target))
+    key = compiled.key_of(mod, params, options, str(target))
 
     def write(path):
         generated = generate(partition_for_dnnl(mod, params, **options))

@@ -38,16 +38,17 @@ from tvm.contrib.onednn.policy import cpu
 from tvm.contrib.onednn.policy.op_spec import Rules
 from tvm.contrib.onednn.policy.table import TABLE
 from tvm.contrib.onednn.report.offload_report import OffloadReport
+from tvm.contrib.onednn.verify.check import VerificationError, is_flag_set
+from tvm.contrib.onednn.verify.table import Verification
 from tvm.ir import Op
 from tvm.relay.dataflow_pattern import DFPattern
 
 from ._dnnl.integration import coming_from_tvm, compiled, shape_functions
-from ._dnnl.integration.c_source import c_source_options
+from ._dnnl.integration.c_source import c_source_options, export_options
 from ._dnnl.integration.compiled import load_model
 from ._dnnl.integration.onnx_models import from_onnx
 from ._dnnl.integration.profiling import DNNLMetricCollector
 from ._dnnl.integration.runtime import (
-    codegen_in_context,
     dnnl_codegen,
     dnnl_version,
     is_dnnl_available,
@@ -55,36 +56,22 @@ from ._dnnl.integration.runtime import (
     set_num_threads,
 )
 from ._dnnl.integration.target import host_target
-from ._dnnl.integration.verification import Verification, verify
+from ._dnnl.integration.verification import check_compiled, verify
 from ._dnnl.partition import pattern_table as patterns
 from ._dnnl.pass_context import options_of_pass_context
 from ._dnnl.pipeline import legalize_qnn, partition
 from ._dnnl.relay_report import make_report
 from .register import register_pattern_table
 
+# fmt: off
 __all__ = [
-    "CompiledModel",
-    "DNNLMetricCollector",
-    "OffloadReport",
-    "Verification",
-    "c_source_options",
-    "cached_library",
-    "compile",
-    "dnnl_codegen",
-    "dnnl_version",
-    "export_library",
-    "from_onnx",
-    "host_target",
-    "is_dnnl_available",
-    "legalize_qnn_for_dnnl",
-    "load_model",
-    "num_threads",
-    "offload_report",
-    "partition_for_dnnl",
-    "pattern_table",
-    "set_num_threads",
-    "verify",
+    "CompiledModel", "DNNLMetricCollector", "OffloadReport", "Verification",
+    "VerificationError", "c_source_options", "cached_library", "compile", "dnnl_codegen",
+    "dnnl_version", "export_library", "from_onnx", "host_target", "is_dnnl_available",
+    "legalize_qnn_for_dnnl", "load_model", "num_threads", "offload_report",
+    "partition_for_dnnl", "pattern_table", "set_num_threads", "verify",
 ]
+# fmt: on
 
 cpu.connect(functools.partial(tvm.get_global_func, allow_missing=True))
 check_writes_of(tvm.runtime.Module, "save")
@@ -263,6 +250,7 @@ def compile(  # pylint: disable=redefined-builtin
     shape: dict[str, Sequence[int]] | None = None,
     constants: Mapping[str, object] | None = None,
     target: tvm.target.Target | str | None = None,
+    verify: bool | None = None,
     **options,
 ) -> CompiledModel:
     """Import, partition and compile a model.
@@ -280,6 +268,10 @@ def compile(  # pylint: disable=redefined-builtin
         Shapes and values of an ONNX model's inputs; see `from_onnx`.
     target : tvm.target.Target | str | None
         The target that TVM compiles for. Default: `host_target()`.
+    verify : bool | None
+        Whether to run the model once as its framework does and once compiled, with drawn inputs,
+        and to compare the results: an ONNX model in onnxruntime or onnx's reference evaluator, a
+        module in numpy. Default: False.
     options
         Those of `partition_for_dnnl`, such as `precision="auto"`.
 
@@ -292,6 +284,9 @@ def compile(  # pylint: disable=redefined-builtin
     ------
     TypeError, ValueError
         As for `from_onnx` and `partition_for_dnnl`.
+    VerificationError
+        The results differ by more than rounding explains; the message names the first op that
+        differs.
 
     Examples
     --------
@@ -299,6 +294,7 @@ def compile(  # pylint: disable=redefined-builtin
     >>> probabilities = model(np.zeros((1, 3, 224, 224), "float32"))
     >>> model.export_library("model.so")
     """
+    is_verified, source, given = is_flag_set(verify), model, params
     if not isinstance(model, tvm.IRModule):
         model, weights = from_onnx(model, shape, constants)
         params = {**weights, **(params or {})}
@@ -306,8 +302,11 @@ def compile(  # pylint: disable=redefined-builtin
         check_onnx_only(shape, constants)
     is_partitioned = compiled.is_partitioned(model)
     model = partitioned(model, is_partitioned, partition_for_dnnl, params, options)
-    export = {"options": c_source_options()} if codegen_in_context() == "C_SRC" else None
-    return compiled.compile_partitioned(model, target, offload_report(model), export)
+    result = compiled.compile_partitioned(model, target, offload_report(model), export_options())
+    if is_verified:
+        args = partition_for_dnnl, options, target, shape, constants, given
+        result.report.verified = check_compiled(source, result, *args)
+    return result
 
 
 @compiler_lock.entry("compile for the cache")
@@ -363,8 +362,7 @@ def cached_library(
         compile_ = relay.build if executor == "graph" else relay.vm.compile
         with progress.passes_noted(tvm):
             compiled = compile_(partition_for_dnnl(mod, params, **options), target=target)
-        export = {"options": c_source_options()} if codegen_in_context() == "C_SRC" else {}
-        getattr(compiled, "mod", compiled).export_library(path, **export)
+        getattr(compiled, "mod", compiled).export_library(path, **(export_options() or {}))
 
     return cache.library(folder, key, write)
 

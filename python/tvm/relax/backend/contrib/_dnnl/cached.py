@@ -38,6 +38,7 @@ def cached_model(
     shape: Mapping | None = None,
     constants: Mapping[str, object] | None = None,
     target=None,
+    verify: bool | None = None,
     **options,
 ) -> CompiledModel:
     """Compile an ONNX file once for all processes that share a folder, and load the library.
@@ -57,6 +58,9 @@ def cached_model(
         Shapes and values of the model's inputs; see `from_onnx`.
     target : tvm.target.Target | str | None
         The target that TVM compiles for. Default: `host_target()`.
+    verify : bool | None
+        As for `compile`, where the library is not in the folder yet. A model that was verified, and
+        one that was not, are two keys.
     options
         Those of `partition_for_dnnl`.
 
@@ -76,18 +80,20 @@ def cached_model(
     --------
     >>> model = tvm_dnnl.cached_model("model.onnx", folder="models", shape={"batch": 1})
     """
-    settings = (repr(sorted((shape or {}).items())), str(target), *versions())
+    verified = ("verified",) if verify else ()
+    settings = (repr(sorted((shape or {}).items())), str(target), *verified, *versions())
     key = key_of_file(path, Path(__file__).parents[1], libraries(), constants, options, *settings)
-    if key is not None:
+    if key is None:
+        from . import compiled, importers  # imports TVM
 
-        def write(library):
-            from .. import dnnl  # imports TVM
+        # The file does not tell the content of its weights; the module does.
+        mod = importers.from_onnx(path, shape, constants)
+        key = compiled.key_of(mod, None, options, *settings)
 
-            given = dict(shape=shape, constants=constants, target=target)
-            dnnl.compile(path, **given, **options).export_library(library)
+    def write(library):
+        from .. import dnnl
 
-        return load_model(cached_file(folder, key, write))
-    from .. import dnnl
+        given = dict(shape=shape, constants=constants, target=target, verify=verify)
+        dnnl.compile(path, **given, **options).export_library(library)
 
-    mod, target = dnnl.from_onnx(path, shape, constants), target or dnnl.host_target()
-    return load_model(dnnl.cached_library(mod, folder=folder, target=target, **options))
+    return load_model(cached_file(folder, key, write))

@@ -19,17 +19,19 @@
 from __future__ import annotations
 
 import functools
+from pathlib import Path
 
 import tvm
+import tvm_ffi
 from tvm import relax
-from tvm.contrib.onednn import host, progress
+from tvm.contrib.onednn import cache, host, progress
 from tvm.contrib.onednn.compiled_model import CompiledModel
 from tvm.contrib.onednn.policy.tensors import COMPILER
 from tvm.contrib.onednn.report.offload_report import OffloadReport
 from tvm.target import codegen
 
 from .codegen import generate
-from .loaded import machine
+from .loaded import machine, plans
 
 
 @functools.cache
@@ -50,6 +52,13 @@ def check_module(mod) -> None:
         raise TypeError(f"mod must be a tvm.IRModule, not {type(mod).__name__}")
 
 
+def key_of(mod: tvm.IRModule, params: dict | None, options: dict, *settings: str) -> str:
+    """Return the digest of what a library of a module is made from; see `cache.key_of`."""
+    # The text has names, the hash values of constants. TVM 0.27 cannot save all modules as JSON.
+    texts = [mod.script(), str(tvm_ffi.structural_hash(mod))]
+    return cache.key_of(tvm, Path(__file__).parents[1], texts, params, options, *settings)
+
+
 def is_partitioned(mod: tvm.IRModule) -> bool:
     """Tell whether a module has functions for the DNNL code generator."""
     return any(
@@ -67,10 +76,17 @@ def compile_partitioned(
         return machine(tvm.compile(generate(mod), target=target), report)
 
 
-def results(mod: tvm.IRModule, arrays: list, target=None) -> list:
-    """Compile a partitioned module, run it once, and return its results as a flat list."""
+def results(mod: tvm.IRModule, arrays: list, target=None) -> tuple[list, list[str]]:
+    """Compile a partitioned module and run it once.
+
+    Returns
+    -------
+    results, plans : list
+        The results as a flat list, and what `get_plan` of each partition tells.
+    """
     target = host_target() if target is None else target
-    return flat(machine(tvm.compile(generate(mod), target=target))(*arrays))
+    model = machine(tvm.compile(generate(mod), target=target))
+    return flat(model(*arrays)), plans(model.library)
 
 
 def flat(value) -> list:

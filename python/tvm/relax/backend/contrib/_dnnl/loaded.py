@@ -133,6 +133,12 @@ def _refused_input(message: str, arrays) -> Exception | None:
     )
 
 
+def plans(library) -> list[str]:
+    """Return what `get_plan` tells of each partition of a compiled library that was run."""
+    modules = _modules(getattr(library, "mod", library))
+    return [str(each["get_plan"]()) for each in modules if each.kind == "dnnl_json"]
+
+
 def _runnable(executable) -> tvm_ffi.Module:
     """Return a module of an executable that can run.
 

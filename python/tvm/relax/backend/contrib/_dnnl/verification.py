@@ -21,16 +21,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 import tvm
+from tvm import relax
 from tvm.contrib.onednn import progress
-from tvm.contrib.onednn.compiled_model import CompiledModel
+from tvm.contrib.onednn.compiled_model import CompiledModel, check_onnx_only
 from tvm.contrib.onednn.frontend import prepare
+from tvm.contrib.onednn.graph.node import INPUT
 from tvm.contrib.onednn.options import precision_of
-from tvm.contrib.onednn.verify.check import CannotRun, Source, check
+from tvm.contrib.onednn.verify.check import CannotRun, Source, check, check_reference, is_flag_set
+from tvm.contrib.onednn.verify.graph_source import GraphSource, results_of
+from tvm.contrib.onednn.verify.kernels import Kernel, kernels_of, primitives_of
 from tvm.contrib.onednn.verify.onnx_source import OnnxSource
 from tvm.contrib.onednn.verify.table import Verification, errors
 
 from . import compiled
-from .importers import from_onnx
+from .importers import from_exported_program, from_onnx
+from .reader import RelaxGraph
 
 
 def is_wanted(verify: bool | None, model) -> bool:
@@ -39,18 +44,31 @@ def is_wanted(verify: bool | None, model) -> bool:
     Raises
     ------
     TypeError
-        `verify` is no bool, or the model is a module, whose source is not known.
+        `verify` is no bool.
     """
-    if verify is not None and not isinstance(verify, bool):
-        raise TypeError(f"verify must be True or False, not {verify!r}")
-    if verify and isinstance(model, tvm.IRModule):
-        raise TypeError("verify=True is for models of PyTorch and ONNX: a module has no source")
-    return is_program(model) if verify is None else verify
+    return is_flag_set(verify, default=is_program(model))
 
 
 def is_program(model) -> bool:
     """Tell whether a model is a program of `torch.export`, without importing PyTorch."""
     return type(model).__name__ == "ExportedProgram"
+
+
+def referenced(model, reference: str | None, shape, constants):
+    """Return what to compare a model with: itself, or the module that it is imported to.
+
+    Raises
+    ------
+    TypeError, ValueError
+        A module has no source, or there is no such reference.
+    """
+    is_module = isinstance(model, tvm.IRModule)
+    check_reference(reference, is_module)
+    if is_module or is_program(model):
+        check_onnx_only(shape, constants)
+    if reference != "numpy" or is_module:
+        return model
+    return from_exported_program(model) if is_program(model) else from_onnx(model, shape, constants)
 
 
 def verify(
@@ -61,13 +79,15 @@ def verify(
     target=None,
     shape: Mapping | None = None,
     constants: Mapping | None = None,
+    params: Mapping | None = None,
 ) -> str:
     """Compare a compiled model with its source.
 
     Parameters
     ----------
-    source : torch.export.ExportedProgram | onnx.ModelProto | str | os.PathLike
-        The program, with its example inputs, or the ONNX model, for which inputs are drawn.
+    source : torch.export.ExportedProgram | onnx.ModelProto | str | os.PathLike | tvm.IRModule
+        The program, with its example inputs, or the ONNX model or module, for which inputs are
+        drawn.
     model : CompiledModel
         What it was compiled to.
     partition : Callable
@@ -78,6 +98,8 @@ def verify(
         What TVM compiles for.
     shape, constants : Mapping | None
         Those of an ONNX model.
+    params : Mapping | None
+        Values of parameters of a module.
 
     Returns
     -------
@@ -91,7 +113,8 @@ def verify(
     """
     with progress.step("verify"):
         try:
-            reference = source_of(source, partition, options, target, shape, constants)
+            given = (partition, options, target, shape, constants, params)
+            reference = source_of(source, *given)
             if len(reference.inputs) != len(model.input_names):
                 return f"not compared: {len(reference.inputs)} inputs"
             precision = precision_of(options.get("precision"))
@@ -107,21 +130,36 @@ def source_of(
     target=None,
     shape=None,
     constants=None,
+    params=None,
     inputs=None,
+    kernels: list[Kernel] | None = None,
 ) -> Source:
-    """Return a program or ONNX model as a source; parameters are those of `verify`.
+    """Return a model as a source; parameters are those of `verify`.
+
+    Parameters
+    ----------
+    kernels : list[Kernel] | None
+        Is filled with the kernels of the results of each run.
 
     Raises
     ------
     CannotRun
-        There are no inputs.
+        There are no inputs, or the source cannot be run.
     """
 
     def run(mod, precision, arrays):
+        offloaded = mod
         if precision is not None:
-            mod = partition(mod, **{**options, "precision": precision})
-        return compiled.results(mod, arrays, target)
+            offloaded = partition(mod, **{**options, "precision": precision})
+        results, plans = compiled.results(offloaded, arrays, target)
+        if kernels is not None:
+            mod = _normalized(mod)
+            graph = RelaxGraph(mod, mod["main"])
+            kernels[:] = kernels_of(graph, results_of(graph), primitives_of(plans))
+        return results
 
+    if isinstance(source, tvm.IRModule):
+        return _module_source(source, params, run, inputs)
     if is_program(source):
         if inputs is None and not source.example_inputs:
             raise CannotRun("the program has no example inputs")
@@ -132,13 +170,62 @@ def source_of(
     return OnnxSource(onnx_model, lambda part, *args: run(from_onnx(part), *args), inputs)
 
 
+def _module_source(mod: tvm.IRModule, params, run: Callable, inputs) -> GraphSource:
+    if compiled.is_partitioned(mod):
+        raise CannotRun("the module is partitioned already")
+    if "main" not in {var.name_hint for var in mod.get_global_vars()}:
+        raise CannotRun("the module has no function main")
+    mod = relax.transform.BindParams("main", dict(params))(mod) if params else mod
+    mod = _normalized(mod)
+    graph = RelaxGraph(mod, mod["main"])
+    parameters = {graph.title(node): node for node in graph.nodes if node.kind == INPUT}
+    return GraphSource(
+        graph,
+        parameters,
+        lambda node: getattr(_var_of(node), "name", None),
+        lambda nodes, *args: run(_with_results(mod, list(map(_var_of, nodes))), *args),
+        inputs,
+    )
+
+
+def _normalized(mod: tvm.IRModule) -> tvm.IRModule:
+    return relax.transform.ConvertToDataflow()(relax.transform.Normalize()(mod))
+
+
+def _var_of(node) -> relax.Var | None:
+    """Return the variable that a node is bound to."""
+    native = node.origin.native if node.origin is not None else None
+    return native.binding.var if native is not None and native.binding is not None else None
+
+
+def _with_results(mod: tvm.IRModule, variables: list[relax.Var]) -> tvm.IRModule:
+    """Return a module whose main returns other variables of its blocks."""
+    func, known, blocks = mod["main"], {}, []
+    for block in func.body.blocks:
+        bindings = list(block.bindings)
+        for var in [each.var for each in bindings]:
+            if isinstance(var, relax.DataflowVar) and any(var.same_as(x) for x in variables):
+                known[var] = relax.Var(var.name, var.ty)
+                bindings.append(relax.VarBinding(known[var], var))
+        blocks.append(type(block)(bindings))
+    values = relax.Tuple([known.get(var, var) for var in variables])
+    builder = relax.BlockBuilder(mod)
+    type_ = relax.TupleType([var.ty for var in variables])
+    attrs = {key: value for key, value in (func.attrs or {}).items()}
+    new = relax.Function(func.params, relax.SeqExpr(blocks, values), type_, func.is_pure)
+    builder.update_func(mod.get_global_var("main"), builder.normalize(new.with_attrs(attrs)))
+    return builder.get()
+
+
 def errors_of(
-    source, inputs, partition: Callable, options: Mapping, target, shape, constants
+    source, inputs, partition: Callable, options: Mapping, target, shape, constants, params
 ) -> Verification:
     """Compare each op; parameters are those of `verify`."""
     with progress.step("verify"):
+        kernels: list[Kernel] = []
+        given = (partition, options, target, shape, constants, params, inputs, kernels)
+        precision = precision_of(options.get("precision"))
         try:
-            reference = source_of(source, partition, options, target, shape, constants, inputs)
-            return errors(reference, precision_of(options.get("precision")), progress.note)
+            return errors(source_of(source, *given), precision, progress.note, kernels)
         except CannotRun as error:
             raise ValueError(f"the model cannot be verified: {error}") from error

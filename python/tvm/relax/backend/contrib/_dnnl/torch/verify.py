@@ -52,7 +52,7 @@ class ProgramSource:
         The arguments; by default the example inputs.
     """
 
-    framework = "PyTorch"
+    framework, undefined = "PyTorch", ()
 
     def __init__(self, program, run, args=None):
         self._program, self._run = program, run

@@ -24,6 +24,8 @@ from pathlib import Path
 import tvm
 from tvm._ffi.libinfo import find_include_path
 
+from .runtime import codegen_in_context
+
 _HEADER = "dnnl/dnnl_kernel.h"
 
 
@@ -62,3 +64,11 @@ def c_source_options() -> list[str]:
     folders = dict.fromkeys([str(_folder_of_the_kernels()), *find_include_path()])
     bind = ["-Wl,-z,now"] if sys.platform.startswith("linux") else []
     return [f"-I{folder}" for folder in folders] + bind
+
+
+def export_options() -> dict | None:
+    """Return the options of `export_library` for the current PassContext; None if none are needed.
+
+    With them, a library must be exported before it can run.
+    """
+    return {"options": c_source_options()} if codegen_in_context() == "C_SRC" else None

@@ -116,6 +116,20 @@ def compile_partitioned(
     return CompiledModel(library, run, inputs, report, export_options)
 
 
+def plans(model: CompiledModel) -> list[str]:
+    """Return what `get_plan` tells of each partition of a model that was run."""
+    library, texts = model.library, {}
+    for attribute in ("module", "mod"):
+        library = getattr(library, attribute, library)
+    stack = [library]
+    while stack:
+        module = stack.pop()
+        stack += module.imported_modules
+        if module.type_key == "dnnl_json":
+            texts[module] = str(module.get_function("get_plan")())
+    return list(texts.values())
+
+
 def _optimized() -> tvm.transform.PassContext:
     """Return a context like the current one, with at least the level of optimization of TVM."""
     context = tvm.transform.PassContext.current()
