@@ -24,10 +24,8 @@
 #include "openmp_calls.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstdlib>
 #include <cstring>
-#include <memory>
 #include <mutex>
 #include <string>
 #include <utility>
@@ -42,7 +40,7 @@
 #include <unistd.h>
 
 #include "../library.h"
-#include "fork.h"
+#include "own_team.h"
 #include "team.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
@@ -65,103 +63,6 @@ struct GnuOpenMP {
 };
 GnuOpenMP gnu;
 
-/*! \brief The teams of all threads. */
-class Teams {
- public:
-  static Teams* Global() {
-    // Never destroyed: threads may end after static objects.
-    static auto* teams = new Teams;
-    return teams;
-  }
-
-  void Add(const std::shared_ptr<Team>& team) {
-    const std::lock_guard<ForkSafeMutex> lock(mutex_);
-    const auto is_gone = [](const Known& known) { return known.team.expired(); };
-    known_.erase(std::remove_if(known_.begin(), known_.end(), is_gone), known_.end());
-    known_.push_back({team, NumForks()});
-  }
-
-  /*! \brief A team of so many threads or more; null if there is none. */
-  std::shared_ptr<Team> Find(int size) {
-    std::vector<Known> known;
-    {
-      const std::lock_guard<ForkSafeMutex> lock(mutex_);
-      known = known_;
-    }
-    for (const Known& each : known) {
-      std::shared_ptr<Team> team = each.team.lock();
-      if (team != nullptr && each.num_forks == NumForks() && team->max_size() >= size) return team;
-    }
-    return nullptr;
-  }
-
- private:
-  struct Known {
-    std::weak_ptr<Team> team;
-    /*! \brief In which process its workers are. */
-    int num_forks;
-  };
-
-  ForkSafeMutex mutex_;
-  std::vector<Known> known_;
-};
-
-/*!
- * \brief The team of a thread that begins regions. It ends with the thread.
- *
- * Where the limits of the system allow no more threads, it is that of another thread, which both
- * use in turns.
- */
-class OwnTeam {
- public:
-  ~OwnTeam() { Leave(); }
-
-  static OwnTeam* OfThread() {
-    static thread_local OwnTeam own;
-    return &own;
-  }
-
-  /*! \brief The team, of so many threads or more; null if there is none and none can be started. */
-  Team* Of(int size) {
-    // The workers did not come through a fork.
-    if (team_ != nullptr && (team_->max_size() < size || num_forks_ != NumForks())) Leave();
-    if (team_ == nullptr || (is_borrowed_ && Clock::now() >= retry_at_)) Start(size);
-    return team_.get();
-  }
-
- private:
-  using Clock = std::chrono::steady_clock;
-  /*! \brief How long a borrowed team is used before the next attempt to start one. */
-  static constexpr std::chrono::seconds kRetry{1};
-
-  void Start(int size) {
-    num_forks_ = NumForks();
-    try {
-      auto team = std::make_shared<Team>(size);
-      Teams::Global()->Add(team);
-      team_ = std::move(team);
-      is_borrowed_ = false;
-    } catch (...) {
-      if (team_ == nullptr) team_ = Teams::Global()->Find(size);
-      is_borrowed_ = true;
-      retry_at_ = Clock::now() + kRetry;
-    }
-  }
-
-  void Leave() {
-    if (num_forks_ != NumForks()) {
-      // Workers do not survive a fork; leak the team instead of joining.
-      static_cast<void>(new std::shared_ptr<Team>(std::move(team_)));
-    }
-    team_ = nullptr;
-  }
-
-  std::shared_ptr<Team> team_;
-  int num_forks_{0};
-  bool is_borrowed_{false};
-  Clock::time_point retry_at_{};
-};
-
 /*! \brief What the thread does in the region that it computes an index of. */
 struct Inside {
   /*! \brief Regions within the region: GNU OpenMP runs each on this thread alone. */
@@ -182,7 +83,7 @@ Team* TeamFor(unsigned* num_threads) {
   if (TeamPlace::OfThread().team != nullptr || gnu.in_parallel()) return nullptr;
   if (*num_threads == 0) *num_threads = gnu.get_max_threads();
   if (*num_threads == 1) return nullptr;
-  return OwnTeam::OfThread()->Of(static_cast<int>(*num_threads));
+  return TeamOfThread(static_cast<int>(*num_threads));
 }
 
 int GetMaxThreads() {
@@ -399,7 +300,7 @@ bool FindGnuOpenMP(void* library) {
 
 }  // namespace
 
-bool HasTeam(int size) { return OwnTeam::OfThread()->Of(size) != nullptr; }
+bool HasTeam(int size) { return TeamOfThread(size) != nullptr; }
 
 void* FunctionOfTeams(const char* name) {
   for (const Replacement& each : Replacements()) {
