@@ -130,12 +130,12 @@ def test_pasts_that_are_cut(count, cut):
     run, past = growing(True), tvm.runtime.tensor(np.zeros((2, 0, 8), "float32"))
     for seed in range(count):
         past, _ = run(past, token(seed))
-    whole = np.from_dlpack(past).copy()
+    before = np.from_dlpack(past).copy()
     kept = tvm_ffi.from_dlpack(np.from_dlpack(past)[:, : count - cut])
     key, _ = run(kept, token(999))
-    expected = np.concatenate([whole[:, : count - cut], rand(2, 1, 8, seed=999)], 1)
+    expected = np.concatenate([before[:, : count - cut], rand(2, 1, 8, seed=999)], 1)
     np.testing.assert_array_equal(np.from_dlpack(key), expected)
-    np.testing.assert_array_equal(np.from_dlpack(past), whole)
+    np.testing.assert_array_equal(np.from_dlpack(past), before)
 
 
 READERS = {
