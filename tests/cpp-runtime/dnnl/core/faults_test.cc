@@ -181,6 +181,42 @@ TEST(DNNLFaults, CompensationOfSmallWeights) {
   // Data with a sign are compensated, too.
   pointwise.dst[1] = pointwise.weights[0] = 8;
   EXPECT_TRUE(IsFaulty(pointwise));
+  // In blocks of 8 channels, of any number; many elements are divided.
+  for (const Kind kind : {Kind::convolution, Kind::deconvolution}) {
+    for (const auto& [taps, is_faulty] : std::vector<std::pair<Dims, bool>>{{{2, 4}, true},
+                                                                            {{8}, true},
+                                                                            {{2, 2, 2}, true},
+                                                                            {{12, 12}, true},
+                                                                            {{16, 16}, true},
+                                                                            {{3, 3}, false},
+                                                                            {{4, 4}, false},
+                                                                            {{8, 8}, false},
+                                                                            {{9, 9}, false}}) {
+      Kernel blocked = Conv("jit_uni_int8:avx2", Type::u8, 1, taps, Dims(taps.size(), 1));
+      blocked.kind = kind;
+      blocked.weights.insert(blocked.weights.begin() + 1, 1);
+      blocked.src[1] = 64;
+      EXPECT_TRUE(!IsFaulty(blocked));
+      blocked.src_zero_point = true;
+      EXPECT_TRUE(IsFaulty(blocked) == is_faulty);
+      EXPECT_TRUE(!IsFaulty(blocked, 31000));
+      blocked.name = "jit_uni_int8:sse41";
+      EXPECT_TRUE(!IsFaulty(blocked));
+    }
+  }
+}
+
+TEST(DNNLFaults, ZeroPointsOfDilatedRows) {
+  Kernel kernel = Conv("brgconv:avx512_core_vnni", Type::u8, 16, {5}, {1});
+  kernel.src[2] = kernel.dst[2] = 6;
+  kernel.dilation = {1};
+  kernel.pad_begin = {4};
+  EXPECT_TRUE(!IsFaulty(kernel));
+  kernel.src_zero_point = true;
+  EXPECT_TRUE(IsFaulty(kernel, kNewest));
+  kernel.dilation = {0};
+  kernel.pad_begin = {2};
+  EXPECT_TRUE(!IsFaulty(kernel));
 }
 
 TEST(DNNLFaults, OperandsOfDepthwiseConvolutions) {

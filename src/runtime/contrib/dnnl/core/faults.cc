@@ -154,16 +154,23 @@ bool MiscountsZeroPoint(const Kernel& kernel) {
 }
 
 /*!
- * \brief Whether the weights of a convolution by GEMM are packed by a transposition of 8x8
- * elements, which leaves out the sums that a zero point, or signed data, are compensated by.
+ * \brief Whether the weights may be packed by a transposition of 8x8 elements, which leaves out the
+ * sums that a zero point, or signed data, are compensated by.
+ *
+ * These are the weights of 8 output channels whose elements are adjacent in both layouts: of a
+ * whole convolution by GEMM, or of a block of depthwise ones. Many elements are divided for the
+ * threads, by eights if they are a multiple of 8; observed from 144 on.
  */
 bool LacksCompensation(const Kernel& kernel) {
-  if (!IsConv(kernel) || !kernel.IsInt8() || !kernel.StartsWith("x64:gemm")) return false;
-  if (!kernel.src_zero_point && kernel.src_type != Type::s8) return false;
-  int64_t taps = 1;
-  for (size_t i = 0; i < kernel.Spatial(); ++i) taps *= kernel.Taps(i);
-  return kernel.dst[1] == 8 && kernel.Channels() * taps == 8 &&
-         (taps == 1 || kernel.Channels() == 1);
+  if (!kernel.IsInt8() || (!kernel.src_zero_point && kernel.src_type != Type::s8)) return false;
+  if (!IsConv(kernel) && kernel.kind != Kind::deconvolution) return false;
+  int64_t elements = kernel.Channels();
+  for (size_t i = 0; i < kernel.Spatial(); ++i) elements *= kernel.Taps(i);
+  const bool is_divided = elements == 8 || (elements > 64 && elements % 8 == 0);
+  if (!is_divided || kernel.dst[1] % 8 != 0) return false;
+  if (kernel.IsDepthwise() && kernel.Has("avx2")) return true;
+  const bool is_adjacent = kernel.Channels() == 1 || kernel.Channels() == elements;
+  return kernel.StartsWith("x64:gemm") && kernel.dst[1] == 8 && is_adjacent;
 }
 
 bool MisreadsOperands(const Kernel& kernel) {
@@ -191,6 +198,14 @@ bool MisindexesBorder(const Kernel& kernel) {
   return IsConv(kernel) && kernel.StartsWith("brgconv:") && kernel.IsInt8() &&
          kernel.Spatial() == 3 && kernel.IsPadded() &&
          (kernel.src_zero_point || kernel.src_type == Type::s8);
+}
+
+/*! \brief Whether it may compensate a zero point wrongly at the end of dilated rows. */
+bool MiscountsDilatedRows(const Kernel& kernel) {
+  if (!IsConv(kernel) || !kernel.StartsWith("brgconv:") || kernel.Has("amx")) return false;
+  if (!kernel.IsInt8() || !kernel.src_zero_point || kernel.Spatial() == 0) return false;
+  const size_t last = kernel.Spatial() - 1;
+  return kernel.dilation[last] > 0 && kernel.PadEnd(last) > 0;
 }
 
 bool MisreadsBias(const Kernel& kernel) {
@@ -244,9 +259,12 @@ const std::vector<Fault>& Faults() {
        30200, 0, kNext, "seen on an emulated AMX", LeavesGaps},
       {"blocked transposed convolutions with strides in int8 miscount the zero point at the border",
        30200, 30500, kNext, "oneDNN's de977593ef", MiscountsZeroPoint},
-      {"convolutions in int8 by GEMM with 8 output channels and 8 elements of weights for each, "
-       "such as depthwise 2x2x2, lose the compensation of a zero point",
-       30200, 31000, kNext, "seen on AVX-512 VNNI; oneDNN's bcbef6e88a", LacksCompensation},
+      {"convolutions in int8 lose the compensation of a zero point if 8 elements of the weights, "
+       "or "
+       "more than 64 that are a multiple of 8, belong to a channel, such as 2x4: depthwise ones by "
+       "AVX2 code, plain and transposed, and those by GEMM with 8 output channels",
+       30200, 31000, kNext, "seen on AVX2 and AVX-512 VNNI; oneDNN's bcbef6e88a",
+       LacksCompensation},
       {"depthwise convolutions in int8 read fused operands of the last channels wrongly if these "
        "do not fill a vector",
        30200, 30500, "not fused", "seen on AVX-512; oneDNN's e5541c917a", MisreadsOperands},
@@ -258,6 +276,9 @@ const std::vector<Fault>& Faults() {
       {"3-D convolutions in int8 with padding and a zero point or signed data subtract the wrong "
        "sums",
        30200, 30400, kNext, "oneDNN's 7724557080", MisindexesBorder},
+      {"convolutions in int8 by VNNI with a zero point, and dilation and padding along the width, "
+       "subtract wrong sums, such as for 6 results of 5 taps at a distance of 2",
+       30200, 0, kNext, "seen on an emulated AVX-512 VNNI", MiscountsDilatedRows},
       {"transposed convolutions on AMX by direct code add a bias of another type than the result "
        "as one of its type",
        30200, 30800, kNext, "oneDNN's 82c2605395 and c145daecbf", MisreadsBias},
