@@ -19,7 +19,7 @@
 import torch
 import torch.nn.functional as F
 
-from .draws import Call, f, i, n, p, t
+from .draws import EDGES, Call, f, i, n, p, t
 
 _X = f(2, 3, 9, 10)
 
@@ -67,7 +67,18 @@ CALLS = {
     "floor_divide": (torch.floor_divide, [Call(i(3, 4), 3), Call(f(3, 4), 0.5)]),
     "with_none": (lambda x: (x + 1, None), [Call(f(4, 6))]),
     "views": (lambda x: (x.mT, x[1:], x), [Call(f(4, 6))]),
-    "histc": (torch.histc, [Call(t(0.0, 1.0, 1.0, 3.0), 4, 0, 3)]),
+    "histc": (
+        torch.histc,
+        [
+            Call(t(0.0, 1.0, 1.0, 3.0), 4, 0, 3),
+            Call(f(40, 50), 7, -1.5, 1.1),
+            Call(t(*EDGES), 6, -3, 3),
+            Call(t(0.1, 0.2, 0.3, 0.6, 0.7, 0.8, 0.9, 1.0), 10, 0, 1),
+            Call(f(0, 3), 4, 0, 3),
+            Call(f(3, 4, dtype=torch.float64), 5, -1, 1),
+            Call(f(9)),  # a range of the elements
+        ],
+    ),
     "masked_assignment": (
         lambda x, value: torch.where(x > 0, x, value).masked_fill(x < -1, 2.0),
         [Call(f(3, 5), f(5))],

@@ -236,6 +236,18 @@ def _embedding_bag(
     return result, bags, counts, counts
 
 
+def _histc(x, bins=100, min=0, max=0):
+    """Count the elements of each bin, unless the range depends on them."""
+    if min >= max:
+        return NotImplemented
+    x = x.reshape(-1)
+    inside = (x >= min) & (x <= max)
+    # In PyTorch's order of operations: rounding decides the bin of an element at an edge.
+    place = (torch.where(inside, x, min) - min) * bins / (max - min)
+    place = cast(place, torch.int64).clamp(max=bins - 1)
+    return x.new_zeros(bins).scatter_add(0, place, cast(inside, x.dtype))
+
+
 def _unfold(x, dim, size, step):
     """Take the windows of an axis by their indices."""
     if x.dim() == 0:
@@ -284,6 +296,7 @@ _DECOMPOSITIONS = {
     aten.scatter_reduce.two: _scatter_reduce,
     aten.index_put.default: _index_put,
     aten.unfold.default: _unfold,
+    aten.histc.default: _histc,
     aten._embedding_bag.default: _embedding_bag,
     aten._embedding_bag_forward_only.default: _embedding_bag,
     aten.max_pool2d_with_indices.default: _unbatched(aten.max_pool2d_with_indices.default, 2),
