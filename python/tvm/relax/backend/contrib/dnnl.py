@@ -27,8 +27,8 @@ from collections.abc import Mapping, Sequence
 
 import tvm
 import tvm_ffi
-from tvm.contrib.onednn import cache, compiler_lock, garbage, interrupts, progress
-from tvm.contrib.onednn.compiled_model import CompiledModel, check_onnx_only, partitioned
+from tvm.contrib.onednn import compiler_lock, garbage, interrupts, progress
+from tvm.contrib.onednn.compiled_model import CompiledModel, partitioned
 from tvm.contrib.onednn.export import check_writes_of, export_library
 from tvm.contrib.onednn.options import make_options
 from tvm.contrib.onednn.policy.op_spec import Rules
@@ -40,7 +40,6 @@ from tvm.contrib.onednn.verify.table import Verification
 from ._dnnl import compiled, pipeline, registration, verification
 from ._dnnl.appends import mark_appends
 from ._dnnl.cached import cached_model
-from ._dnnl.codegen import generate
 from ._dnnl.compiled import host_target
 from ._dnnl.importers import from_exported_program, from_onnx
 from ._dnnl.loaded import dnnl_version, load_model, num_threads, set_num_threads
@@ -193,14 +192,8 @@ def compile(  # pylint: disable=redefined-builtin
     >>> probabilities = model(np.zeros((1, 3, 224, 224), "float32"))
     >>> model.export_library("model.so")
     """
-    is_program, source = verification.is_program(model), model
-    is_verified = verification.is_wanted(verify, model)
-    if is_program or isinstance(model, tvm.IRModule):
-        check_onnx_only(shape, constants)
-    if is_program:
-        model = from_exported_program(model)
-    elif not isinstance(model, tvm.IRModule):
-        model = from_onnx(model, shape, constants)
+    source, is_verified = model, verification.is_wanted(verify, model)
+    model = verification.imported(model, shape, constants)
     is_partitioned = compiled.is_partitioned(model)
     model = partitioned(model, is_partitioned, partition_for_dnnl, params, options)
     report = offload_report(model)
@@ -309,15 +302,7 @@ def cached_library(
     OSError
         The library is not cached and cannot be written.
     """
-    compiled.check_module(mod)
-    key = compiled.key_of(mod, params, options, str(target))
-
-    def write(path):
-        generated = generate(partition_for_dnnl(mod, params, **options))
-        with progress.passes_noted(tvm):
-            tvm.compile(generated, target=target).export_library(path)
-
-    return cache.library(folder, key, write)
+    return compiled.cached_library(mod, params, folder, target, options, partition_for_dnnl)
 
 
 def offload_report(mod: tvm.IRModule) -> OffloadReport:

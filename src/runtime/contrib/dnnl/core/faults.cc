@@ -157,8 +157,8 @@ bool MiscountsZeroPoint(const Kernel& kernel) {
  * \brief Whether the weights may be packed by a transposition of 8x8 elements, which leaves out the
  * sums that a zero point, or signed data, are compensated by.
  *
- * These are the weights of 8 output channels whose elements are adjacent in both layouts: of a
- * whole convolution by GEMM, or of a block of depthwise ones. Many elements are divided for the
+ * These are the weights of 8 output channels whose elements are adjacent in both layouts: all of
+ * those of a convolution by GEMM, or a block of depthwise ones. Many elements are divided for the
  * threads, by eights if they are a multiple of 8; observed from 144 on.
  */
 bool LacksCompensation(const Kernel& kernel) {

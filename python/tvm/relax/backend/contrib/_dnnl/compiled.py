@@ -19,6 +19,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from pathlib import Path
 
 import tvm
@@ -57,6 +58,20 @@ def key_of(mod: tvm.IRModule, params: dict | None, options: dict, *settings: str
     # The text has names, the hash values of constants. TVM 0.27 cannot save all modules as JSON.
     texts = [mod.script(), str(tvm_ffi.structural_hash(mod))]
     return cache.key_of(tvm, Path(__file__).parents[1], texts, params, options, *settings)
+
+
+def cached_library(
+    mod: tvm.IRModule, params: dict | None, folder, target, options: dict, partition: Callable
+) -> str:
+    """Return the path of a module's library in a cache; partition and compile it if it is new."""
+    check_module(mod)
+
+    def write(path):
+        generated = generate(partition(mod, params, **options))
+        with progress.passes_noted(tvm):
+            tvm.compile(generated, target=target).export_library(path)
+
+    return cache.library(folder, key_of(mod, params, options, str(target)), write)
 
 
 def is_partitioned(mod: tvm.IRModule) -> bool:

@@ -62,13 +62,24 @@ def referenced(model, reference: str | None, shape, constants):
     TypeError, ValueError
         A module has no source, or there is no such reference.
     """
-    is_module = isinstance(model, tvm.IRModule)
-    check_reference(reference, is_module)
-    if is_module or is_program(model):
-        check_onnx_only(shape, constants)
-    if reference != "numpy" or is_module:
+    check_reference(reference, isinstance(model, tvm.IRModule))
+    if reference == "numpy":
+        return imported(model, shape, constants)
+    _check_arguments(model, shape, constants)
+    return model
+
+
+def imported(model, shape, constants) -> tvm.IRModule:
+    """Return the module that a model, which may be one, is imported to."""
+    _check_arguments(model, shape, constants)
+    if isinstance(model, tvm.IRModule):
         return model
     return from_exported_program(model) if is_program(model) else from_onnx(model, shape, constants)
+
+
+def _check_arguments(model, shape, constants) -> None:
+    if isinstance(model, tvm.IRModule) or is_program(model):
+        check_onnx_only(shape, constants)
 
 
 def verify(
