@@ -174,8 +174,20 @@ TABLE: dict[str, OpSpec] = {
         function(
             "dnnl.rms_norm", rms_norm_reason, attrs=RMS_NORM, relax="nn.rms_norm", normalizes=True
         ),
-        function("dnnl.masked_softmax", virtual_reason, relax="", is_not_negative=always),
-        function("dnnl.nan_safe_softmax", virtual_reason, relax="", is_not_negative=always),
+        function(
+            "dnnl.masked_softmax",
+            virtual_reason,
+            attrs=SOFTMAX,
+            relax="",
+            is_not_negative=always,
+        ),
+        function(
+            "dnnl.nan_safe_softmax",
+            virtual_reason,
+            attrs=SOFTMAX,
+            relax="",
+            is_not_negative=always,
+        ),
         function("nn.fast_softmax", axis_reason, attrs=SOFTMAX, relax=""),
         function("nn.log_softmax", axis_reason, attrs=SOFTMAX),
         function("nn.softmax", axis_reason, attrs=SOFTMAX, is_not_negative=always),

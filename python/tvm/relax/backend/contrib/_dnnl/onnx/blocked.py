@@ -46,20 +46,17 @@ class DequantizeLinear(onnx_frontend.DequantizeLinear):
 
     @classmethod
     def _impl_v21(cls, bb, inputs, attr, params):
-        block = attr.get("block_size", 0)
-        if not block:
-            return super()._impl_v21(bb, inputs, attr, params)
-        return cls._of_blocks(bb, inputs, attr, block)
+        return cls._converted(super()._impl_v21, bb, inputs, attr, params)
 
     @classmethod
     def _impl_v23(cls, bb, inputs, attr, params):
+        return cls._converted(super()._impl_v23, bb, inputs, attr, params)
+
+    @staticmethod
+    def _converted(without_blocks, bb, inputs, attr, params):
         block = attr.get("block_size", 0)
         if not block:
-            return super()._impl_v23(bb, inputs, attr, params)
-        return cls._of_blocks(bb, inputs, attr, block)
-
-    @classmethod
-    def _of_blocks(cls, bb, inputs, attr, block: int):
+            return without_blocks(bb, inputs, attr, params)
         node, (x, scale, zero) = QuantizedNode("DequantizeLinear", bb, attr), inputs[:3]
         dtype, kind = str(scale.ty.dtype), attr.get("output_dtype", 0)
         axis = attr.get("axis", 1) % node.rank("x", x)
