@@ -92,6 +92,13 @@ def test_right():
     assert source.compilations == 0
 
 
+@pytest.mark.parametrize("x", [np.full((2, 3), -1.0, "float32"), np.zeros((0, 3), "float32")])
+@pytest.mark.filterwarnings("ignore:invalid value")
+def test_nothing_to_compare(x):
+    source = Chain([np.log], x=x)
+    assert check(source, source.run, "float32").startswith("not compared: for these inputs")
+
+
 def test_first_op_that_differs():
     source = Chain([np.tanh, half, np.exp, half], {1: lambda x: x * np.float32(0.51), 3: np.sin})
     with pytest.raises(VerificationError) as raised:

@@ -188,6 +188,13 @@ def test_what_tvm_applies_all_the_same_stays(name, switches, reason):
     assert text.startswith(reason)
 
 
+@pytest.mark.parametrize("switch", ["scale", "center"])
+def test_what_tvm_applies_over_two_axes_stays(switch):
+    vectors = [relax.const(np.full((9, 9), 0.5, "float32")) for _ in range(2)]
+    mod = module(lambda b, x: op.nn.layer_norm(x, *vectors, axes=[2, 3], **{switch: False}), X4)
+    check(mod, {}, rand(2, 6, 9, 9))
+
+
 @pytest.mark.parametrize(
     "name, opset, attrs, wanted",
     [

@@ -169,6 +169,10 @@ CALLS = {
         Call(f(3, 4), 0, _DIM, f(2, 4), reduce, include_self=include)
         for reduce in ("sum", "prod", "amax", "amin", "mean")
         for include in (True, False)
+    ]
+    + [
+        Call(f(2, 2), 0, t([0, 0]), t([-torch.inf, torch.inf]), reduce, include_self=False)
+        for reduce in ("amax", "amin")
     ],
     "masked_scatter.default": [Call(f(3, 4), b(3, 4), f(12)), Call(f(3, 4), b(4), f(20))],
     "embedding.default": [

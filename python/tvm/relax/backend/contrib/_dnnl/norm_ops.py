@@ -32,8 +32,10 @@ def _only_axis(call: relax.Call) -> int:
 
 
 def _layer_norm(call: relax.Call) -> ReadOp:
-    attrs = {"axis": _only_axis(call), "epsilon": float(call.attrs.epsilon)}
-    return ReadOp("nn.layer_norm", list(call.args), {**attrs, **_affine(call)})
+    # First, as what is refused is so for any axes.
+    affine = _affine(call)
+    attrs = {"axis": _only_axis(call), "epsilon": float(call.attrs.epsilon), **affine}
+    return ReadOp("nn.layer_norm", list(call.args), attrs)
 
 
 def _affine(call: relax.Call) -> dict:

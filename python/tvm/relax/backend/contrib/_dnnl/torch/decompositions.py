@@ -154,8 +154,10 @@ def _scatter_reduce(x, dim, index, source, reduce, *, include_self=True):
         counts = aten.scatter_add.default(counts, dim, index, ones).clamp(min=1)
         return total / counts if x.is_floating_point() else total // counts
     if not include_self:
-        limits = torch.finfo(x.dtype) if x.is_floating_point() else torch.iinfo(x.dtype)
-        identity = {"sum": 0, "prod": 1, "amax": limits.min, "amin": limits.max}[reduce]
+        low, high = -math.inf, math.inf
+        if not x.is_floating_point():
+            low, high = torch.iinfo(x.dtype).min, torch.iinfo(x.dtype).max
+        identity = {"sum": 0, "prod": 1, "amax": low, "amin": high}[reduce]
         x = aten.scatter.value(x, dim, index, identity)
     elif is_whole:
         return NotImplemented
