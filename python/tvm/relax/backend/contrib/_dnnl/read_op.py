@@ -47,11 +47,6 @@ class ReadOp(NamedTuple):
     operands: list[relax.Expr]
     attrs: dict
 
-    @property
-    def namespace(self) -> SimpleNamespace:
-        """The attributes as rules read them."""
-        return SimpleNamespace(**self.attrs)
-
 
 Row = Callable[[relax.Call], ReadOp]
 

@@ -27,6 +27,7 @@ from types import SimpleNamespace
 
 from tvm import relax, te, tirx
 from tvm.contrib.onednn.frontend.layer_loops import result_shapes, state_dtypes, write_layer
+from tvm.contrib.onednn.ops.schema import attributes_of
 from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as T
 
@@ -55,7 +56,7 @@ def call_layer(
         It returns a tuple of the states of all steps and the last states.
     """
     return builder.call_te(
-        functools.partial(_layer, name, SimpleNamespace(**attrs)),
+        functools.partial(_layer, name, attributes_of(name, SimpleNamespace(**attrs))),
         list(operands),
         primfunc_name_hint=name.split(".")[-1],
         primfunc_attrs=named_op_attrs(name, attrs),
