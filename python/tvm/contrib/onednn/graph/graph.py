@@ -32,6 +32,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
+from ..ops.schema import attributes_of
 from ..policy.graph import Graph as NumberedGraph
 from ..policy.graph import users_of
 from ..policy.op_view import Tensor, Value
@@ -180,8 +181,9 @@ class Graph(NumberedGraph):
         attrs
             All attributes of the op.
         """
-        namespace = SimpleNamespace(**attrs)
+        namespace: object = SimpleNamespace(**attrs)
         if type_ is None:
+            namespace = attributes_of(name, namespace)
             type_ = infer(name, [operand.type for operand in operands], namespace)
         return self._made(Node(CALL, name, operands, type_, namespace, like.scope), like)
 
