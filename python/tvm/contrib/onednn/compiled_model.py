@@ -253,3 +253,10 @@ def _name_of_file(path: str, file: tuple[int, int]) -> str:
         number = files.index(file) + 1
     folder, name = os.path.split(path)
     return os.path.join(folder, "./" * number + name)
+
+
+def flat(value) -> list:
+    """Return the arrays of a result, which may be a tuple of tuples."""
+    if not isinstance(value, tuple):
+        return [value]
+    return [array for each in value for array in flat(each)]

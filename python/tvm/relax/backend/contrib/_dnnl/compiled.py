@@ -26,7 +26,7 @@ import tvm
 import tvm_ffi
 from tvm import relax
 from tvm.contrib.onednn import cache, host, progress
-from tvm.contrib.onednn.compiled_model import CompiledModel
+from tvm.contrib.onednn.compiled_model import CompiledModel, flat
 from tvm.contrib.onednn.policy.tensors import COMPILER
 from tvm.contrib.onednn.report.offload_report import OffloadReport
 from tvm.target import codegen
@@ -102,10 +102,3 @@ def results(mod: tvm.IRModule, arrays: list, target=None) -> tuple[list, list[st
     target = host_target() if target is None else target
     model = machine(tvm.compile(generate(mod), target=target))
     return flat(model(*arrays)), plans(model.library)
-
-
-def flat(value) -> list:
-    """Return the arrays of a result, which may be a tuple of tuples."""
-    if not isinstance(value, tuple):
-        return [value]
-    return [array for each in value for array in flat(each)]

@@ -23,7 +23,7 @@ from collections.abc import Callable, Mapping
 import tvm
 from tvm import relax
 from tvm.contrib.onednn import progress
-from tvm.contrib.onednn.compiled_model import CompiledModel, check_onnx_only
+from tvm.contrib.onednn.compiled_model import CompiledModel, check_onnx_only, flat
 from tvm.contrib.onednn.frontend import prepare
 from tvm.contrib.onednn.graph.node import INPUT
 from tvm.contrib.onednn.options import precision_of
@@ -129,7 +129,7 @@ def verify(
             if len(reference.inputs) != len(model.input_names):
                 return f"not compared: {len(reference.inputs)} inputs"
             precision = precision_of(options.get("precision"))
-            return check(reference, lambda x: compiled.flat(model(*x)), precision, progress.note)
+            return check(reference, lambda x: flat(model(*x)), precision, progress.note)
         except CannotRun as error:
             return f"not compared: {error}"
 

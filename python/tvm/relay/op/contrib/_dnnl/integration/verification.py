@@ -24,7 +24,7 @@ from collections.abc import Callable, Mapping, Sequence
 import tvm
 from tvm import relay
 from tvm.contrib.onednn import compiler_lock, progress
-from tvm.contrib.onednn.compiled_model import CompiledModel, check_onnx_only
+from tvm.contrib.onednn.compiled_model import CompiledModel, check_onnx_only, flat
 from tvm.contrib.onednn.frontend import prepare
 from tvm.contrib.onednn.graph.node import INPUT
 from tvm.contrib.onednn.options import precision_of
@@ -68,7 +68,7 @@ def check_compiled(
     """
 
     def run(arrays):
-        return _flat(model(**_by_name(reference, arrays, model)))
+        return flat(model(**_by_name(reference, arrays, model)))
 
     with progress.step("verify"):
         try:
@@ -165,7 +165,7 @@ def _source_of(
             given = {name: value for name, value in options.items() if name != "bf16"}
             offloaded = partition(mod, **{**given, "precision": precision})
         model = compiled.compile_partitioned(offloaded, target, None, export_options())
-        results = _flat(model(**_by_name(reference, arrays, model)))
+        results = flat(model(**_by_name(reference, arrays, model)))
         if kernels is not None:
             graph = RelayGraph(mod["main"])
             kernels[:] = kernels_of(graph, results_of(graph), primitives_of(compiled.plans(model)))
@@ -222,9 +222,3 @@ def _by_name(source: Source, arrays, model: CompiledModel) -> dict:
         values[name] = values[re.sub(r"\W", "_", name)] = array
     # Inputs that nothing reads are no parameters.
     return {name: values[name] for name in model.input_names}
-
-
-def _flat(value) -> list:
-    if not isinstance(value, tuple):
-        return [value]
-    return [array for each in value for array in _flat(each)]
