@@ -22,6 +22,7 @@ model is compiled.
 """
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -225,7 +226,8 @@ def view_of(call):
     except UnsupportedOp:
         return None
     results = result if isinstance(result, tuple) else (result,)
-    return OpView(read.name, args, results, read.namespace, None, isinstance(result, tuple))
+    attrs = SimpleNamespace(**read.attrs)
+    return OpView(read.name, args, results, attrs, None, isinstance(result, tuple))
 
 
 def views(mod):
