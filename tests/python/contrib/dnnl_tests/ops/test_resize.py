@@ -125,3 +125,45 @@ def test_what_is_accepted_has_the_same_coordinates(method, mode, size, out):
     x = np.arange(size, dtype="float32").reshape(1, 1, size)
     (reference,) = direct.run(tvm.IRModule.from_expr(expr), {"x": x})
     np.testing.assert_allclose(reference.reshape(-1), coordinates, atol=1e-5)
+
+
+# Integer factors up to 4 have loops of their own; others, and sizes that are no multiples, do not.
+@pytest.mark.parametrize(
+    "sizes, out",
+    [
+        ((5, 33), (10, 66)),
+        ((5, 33), (15, 99)),
+        ((3, 17), (12, 68)),
+        ((3, 7), (15, 35)),
+        ((4, 1), (4, 9)),
+        ((6, 9), (4, 6)),
+        ((5, 9), (5, 9)),
+        ((7,), (14,)),
+        ((2, 3, 5), (6, 3, 10)),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("mode", ["half_pixel", "asymmetric"])
+def test_nearest_copies_rows(mode, sizes, out):
+    """Also of NaN, bit by bit."""
+    x = rand(2, 3, *sizes)
+    x.reshape(-1)[::5] = np.nan
+    rounding = "round" if mode == "half_pixel" else "floor"
+    expr = resize(
+        x.shape,
+        out,
+        method="nearest_neighbor",
+        coordinate_transformation_mode=mode,
+        rounding_method=rounding,
+    )
+    if refusal(expr) is not None:
+        assert any(size % old for size, old in zip(out, sizes)), refusal(expr)
+        pytest.skip("other coordinates than oneDNN's")
+    want = x
+    for axis, (old, new) in enumerate(zip(sizes, out), 2):
+        center = (np.arange(new) + 0.5) * old / new - 0.5
+        at = np.arange(new) * old / new if mode == "asymmetric" else center
+        at = np.floor(at + 1e-5) if mode == "asymmetric" else np.floor(np.abs(at) + 0.5)
+        want = want.take(np.clip(at, 0, old - 1).astype(int), axis)
+    (step,) = run_alone(expr, {"x": x}, None, want, kinds=["resampling"], rtol=0)
+    assert step["impl"] == "tvm:any"

@@ -254,15 +254,6 @@ dnnl::memory::desc KeptBlocks(PlanBuilder* plan, const ConvTensors& conv,
   return dnnl::memory::desc(conv.dst_dims, kType, kBlocks);
 }
 
-/*! \brief A tensor in another type; constants are converted once. */
-Tensor Converted(const NodeReader& node, PlanBuilder* plan, const Tensor& value,
-                 dnnl::memory::data_type type) {
-  const PlanBuilder::Mark mark = plan->Here();
-  const Tensor result = Cast(node, plan, value, type);
-  if (plan->IsConstant(value)) plan->RunNow(mark);
-  return result;
-}
-
 /*!
  * \brief Emit the primitive with what is fused to it.
  *
@@ -347,6 +338,14 @@ double PerChannel(const Dims& dims, const std::vector<int>& axes) {
 
 }  // namespace
 
+Tensor Converted(const NodeReader& node, PlanBuilder* plan, const Tensor& value,
+                 dnnl::memory::data_type type) {
+  const PlanBuilder::Mark mark = plan->Here();
+  const Tensor result = Cast(node, plan, value, type);
+  if (plan->IsConstant(value)) plan->RunNow(mark);
+  return result;
+}
+
 double ConvFlops(const NodeReader& node, const PlanBuilder& plan) {
   const double results = PerChannel(node.RootDims(), ConvAxes::Read(node, false).dst);
   return 2 * results * NumElements(plan.Input(node, 1).dims());
@@ -367,9 +366,10 @@ Types InferConvTranspose(const NodeReader& node, const Types& inputs) {
 
 void LowerConv(const NodeReader& node, PlanBuilder* plan) {
   ConvTensors conv = ReadTensors(node, plan, /*is_transposed=*/false);
+  const double flops = ConvFlops(node, *plan);
+  if (IsDepthwise(conv) && EmitDepthwise3D(node, plan, conv, flops)) return;
   ReadAsPatches(node, plan, &conv);
-  EmitConv<dnnl::convolution_forward>(node, plan, conv, dnnl::algorithm::convolution_direct,
-                                      ConvFlops(node, *plan),
+  EmitConv<dnnl::convolution_forward>(node, plan, conv, dnnl::algorithm::convolution_direct, flops,
                                       KeptBlocks(plan, conv, node.OutType()));
 }
 

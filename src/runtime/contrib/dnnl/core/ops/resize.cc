@@ -22,12 +22,15 @@
  * \brief Images of another size, of the nearest values or of values between neighbours.
  */
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "../op_table.h"
 #include "image.h"
+#include "nearest_kernel.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
 
@@ -133,6 +136,38 @@ void CheckReading(const NodeReader& node, const Reading& reading, int64_t size, 
   }
 }
 
+/*!
+ * \brief Copy the nearest values of an image with the channels first.
+ *
+ * oneDNN gathers them one by one. In µs on two cores with AVX2, float32, from 56x56 to 112x112,
+ * oneDNN and these copies:
+ *
+ *   1x3        27    7
+ *   1x64      444   91
+ *   1x128    1018  255
+ *   8x64     3831 1778
+ */
+Tensor Nearest(const NodeReader& node, PlanBuilder* plan, const Tensor& src, const Dims& dims) {
+  const Reading reading = Reading::Of(node);
+  const Dims from = src.dims();
+  std::array<NearestKernel::Axis, 3> axes;
+  for (size_t i = 2; i < dims.size(); ++i) {
+    auto& [size, indices] = axes[i + 3 - dims.size()];
+    size = from[i];
+    indices.resize(dims[i]);
+    for (int64_t k = 0; k < dims[i]; ++k) {
+      indices[k] = static_cast<int64_t>(reading.Read(k, size, dims[i]));
+    }
+  }
+  const auto bytes = static_cast<int>(dnnl::memory::data_type_size(src.dtype()));
+  const NearestKernel kernel(dims[0] * dims[1], std::move(axes), bytes);
+  const Tensor dst = plan->NewTensor(PlainDesc(dims, src.dtype()));
+  plan->EmitKernel(node, "resampling",
+                   [kernel](void* const* data) { kernel.Run(data[0], data[1]); },
+                   {{DNNL_ARG_SRC, src}, {DNNL_ARG_DST, dst}});
+  return dst;
+}
+
 }  // namespace
 
 Types InferResize(const NodeReader& node, const Types& inputs) {
@@ -170,6 +205,10 @@ void LowerResize(const NodeReader& node, PlanBuilder* plan) {
   const std::vector<int> axes = ImageAxes(node);
   const bool is_nearest = node.Get<std::string>("method") == "nearest_neighbor";
   Tensor src = plan->Input(node, 0).Permuted(axes);
+  if (is_nearest && node.NumPostOps() == 0 && IsPlain(src.md)) {
+    const Tensor dst = Nearest(node, plan, src, PermutedDims(node.RootDims(), axes));
+    return plan->SetOutput(node, dst.Permuted(InversePermutation(axes)));
+  }
   const FusedOps fused = FusePostOps(
       node, plan, {-1, [&axes](const Tensor& operand) { return operand.Permuted(axes); }});
   const Dims src_dims = src.dims(), dst_dims = PermutedDims(node.RootDims(), axes);

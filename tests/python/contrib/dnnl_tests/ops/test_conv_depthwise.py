@@ -1,0 +1,91 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Depthwise convolutions over three dimensions, which oneDNN multiplies channel by channel."""
+
+import numpy as np
+import pytest
+from tvm import relay
+
+from dnnl_tests.reference import RTOL, conv, rand
+from dnnl_tests.single_op import run_fused, var
+
+# Sizes of the data, kernel, and attributes. The kernel computes eight neighboring results of a row
+# at once, and one at a time where windows reach into the padding.
+CASES = {
+    "several": ((3, 4, 21), (3, 3, 3), dict(padding=(1, 1, 1))),
+    "overlap": ((2, 3, 19), (1, 1, 3), {}),
+    "eight": ((2, 3, 8), (2, 2, 1), {}),
+    "few": ((3, 3, 7), (3, 3, 3), dict(padding=(1, 1, 1))),
+    "edges": ((4, 4, 4), (7, 7, 7), dict(padding=(3, 3, 3))),
+    "asymmetric": ((4, 5, 12), (3, 2, 5), dict(padding=(1, 0, 3, 2, 1, 4))),
+    "padding-alone": ((2, 3, 4), (1, 1, 2), dict(padding=(2, 2, 3))),
+    "strides": ((5, 7, 33), (3, 3, 3), dict(strides=(2, 3, 2), padding=(1, 1, 1))),
+    "dilation": ((5, 5, 24), (2, 3, 3), dict(dilation=(3, 2, 4), padding=(1, 2, 4))),
+    "one": ((1, 1, 1), (1, 1, 1), {}),
+}
+
+
+def depthwise(name, channels, channels_last=False):
+    """Return a convolution with its data, weight and result."""
+    sizes, kernel, attrs = CASES[name]
+    layouts = dict(data_layout="NCDHW", kernel_layout="OIDHW")
+    attrs = dict(attrs, groups=channels, channels=channels, kernel_size=kernel, **layouts)
+    x, w = rand(2, channels, *sizes), rand(channels, 1, *kernel, seed=1)
+    if channels_last:
+        attrs["data_layout"], x = "NDHWC", np.moveaxis(x, 1, -1).copy()
+    expr = relay.nn.conv3d(var("x", x.shape), var("w", w.shape), **attrs)
+    return expr, x, w, conv(x, w, attrs)
+
+
+def kinds(steps):
+    """Return the kinds of the steps, reorders left out, none of which may be plain loops."""
+    for step in steps:
+        assert not step["reference"] and "gemm" not in step["impl"], step
+    return [step["kind"] for step in steps if step["kind"] != "reorder"]
+
+
+# Full blocks of 8 and of 16 channels, and others.
+@pytest.mark.parametrize("channels", [3, 16, 20])
+@pytest.mark.parametrize("channels_last", [False, True], ids=["ncdhw", "ndhwc"])
+@pytest.mark.parametrize("case", CASES)
+def test_alone(case, channels_last, channels):
+    expr, x, w, want = depthwise(case, channels, channels_last)
+    (kind,) = kinds(run_fused(expr, {"x": x, "w": w}, want))
+    assert kind in ("depthwise convolution", "convolution")
+
+
+def test_zero_in_the_weight_keeps_nan_and_infinity():
+    """They reach all results whose windows contain them, and no other channel."""
+    expr, x, w, _ = depthwise("several", 20)
+    x[0, 3, 1, 2, 9], x[1, 19, 0, 0, 0] = np.nan, np.inf
+    w[3, 0, 0, 0, 0] = 0
+    padded = np.pad(x.astype("float64"), [(0, 0)] * 2 + [(1, 1)] * 3)
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3, 3), (2, 3, 4))
+    want = np.einsum("ncdhwijk,cijk->ncdhw", windows, w[:, 0])
+    assert np.isnan(want[0, 3]).sum() == 27 and np.isinf(want[1, 19]).sum() == 8
+    run_fused(expr, {"x": x, "w": w}, want.astype("float32"))
+
+
+@pytest.mark.parametrize("channels_last", [False, True], ids=["ncdhw", "ndhwc"])
+def test_post_ops_are_one_step(channels_last):
+    expr, x, w, out = depthwise("several", 20, channels_last)
+    shape = (20,) if channels_last else (20, 1, 1, 1)
+    b, z = rand(*shape, seed=2), rand(*out.shape, seed=3)
+    expr = relay.nn.relu(expr + var("b", shape) + var("z", z.shape))
+    inputs = {"x": x, "w": w, "b": b, "z": z}
+    ours = kinds(run_fused(expr, inputs, np.maximum(out + b + z, 0), rtol=RTOL))
+    assert ours in (["depthwise convolution", "binary"], ["convolution"])
