@@ -28,7 +28,7 @@ from tvm import relax
 from tvm.contrib.onednn.policy import cpu
 from tvm.contrib.onednn.report.failures import PartitionError, PartitionWarning
 from tvm.relax import op
-from tvm_dnnl._dnnl import body, ops
+from tvm_dnnl._dnnl import body, kernels, ops
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "graph"))
 from pretended_cpu import every_dtype  # noqa: E402
@@ -170,3 +170,27 @@ def test_strict_by_environment(monkeypatch):
             tvm_dnnl.compile(mod, strict=strict)
     with pytest.warns(PartitionWarning):
         tvm_dnnl.partition_for_dnnl(mod, strict=False)
+
+
+@pytest.mark.parametrize("name", ["nn.group_norm", "nn.conv2d"])
+def test_an_op_that_the_code_generator_cannot_write(name, monkeypatch):
+    add = kernels._Writer._add  # pylint: disable=protected-access
+
+    def failing(self, op_kind, node_name, type_, attrs=None, inputs=None):
+        if op_kind == "kernel" and name in (node_name, *(attrs.get("root_op", [[]])[0])):
+            raise ValueError(f"no kernel of {name}")
+        return add(self, op_kind, node_name, type_, attrs, inputs)
+
+    mod, x = module(norm_between_convs, X), rand(1, 8, 12, 12)
+    (want,) = run(mod, x)
+    monkeypatch.setattr(kernels._Writer, "_add", failing)
+    match = f"function main: writing {name} failed: no kernel of {name}"
+    with pytest.warns(PartitionWarning, match=match):
+        partitioned = tvm_dnnl.partition_for_dnnl(mod, prune=False, strict=False)
+    report = tvm_dnnl.offload_report(partitioned)
+    assert match.partition(": ")[2] in report.failures["main"]
+    assert name not in report.offloaded_ops and report.partitions
+    (got,) = run(compiled(partitioned), x)
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
+    with pytest.raises(PartitionError, match=match):
+        tvm_dnnl.partition_for_dnnl(mod, prune=False, strict=True)

@@ -16,6 +16,8 @@
 # under the License.
 """An op that cannot be written costs that op alone, and says so."""
 
+import re
+
 import numpy as np
 import pytest
 import tvm
@@ -90,3 +92,39 @@ def test_strict_in_the_pass_context(monkeypatch):
     with tvm.transform.PassContext(config={"relay.ext.dnnl.options": {"strict": 1}}):
         with pytest.raises(PartitionError, match="keep_calls_single failed: no way"):
             dnnl.partition_for_dnnl(model())
+
+
+@pytest.fixture(name="codegen_fails_at")
+def _codegen_fails_at():
+    """Let the code generator raise for functions with an op."""
+    codegen = tvm.get_global_func("relay.ext.dnnl")
+
+    def register(name):
+        def failing(func):
+            if re.search(rf"\b{re.escape(name)}\(", str(func)):
+                raise ValueError(f"no kernel of {name}")
+            return codegen(func)
+
+        tvm.register_func("relay.ext.dnnl", failing, override=True)
+
+    yield register
+    tvm.register_func("relay.ext.dnnl", codegen, override=True)
+
+
+@pytest.mark.parametrize("name", ["nn.softmax", "add"])
+def test_an_op_that_the_code_generator_cannot_write(name, codegen_fails_at):
+    mod, x = model(), {"x": rand(*SHAPE)}
+    (want,) = direct.run(mod, x)
+    codegen_fails_at(name)
+    root = "nn.conv2d" if name == "add" else name
+    match = f"function main: writing {root}.* failed: .*no kernel of {name}"
+    with pytest.warns(PartitionWarning, match=match):
+        partitioned = dnnl.partition_for_dnnl(mod, prune=False, strict=False)
+    check_complete(partitioned)
+    report = dnnl.offload_report(partitioned)
+    assert f"no kernel of {name}" in report.failures["main"]
+    assert report.offloaded_ops["nn.conv2d"] == (2 if name == "add" else 3)
+    (got,) = direct.run(partitioned, x)
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+    with pytest.raises(PartitionError, match=match):
+        dnnl.partition_for_dnnl(mod, prune=False, strict=True)

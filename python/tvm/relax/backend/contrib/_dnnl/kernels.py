@@ -23,15 +23,18 @@ all that the rules and the fuser have decided; the code generator reads it.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from tvm import relax
+from tvm.contrib.onednn.graph.node import Node
+from tvm.contrib.onednn.partition.offload import UnwritableOps
 from tvm.contrib.onednn.partition.units import Units
 from tvm.contrib.onednn.policy.rules.quantize import DEQUANTIZE, QUANTIZE
 
 from .reader import RelaxGraph
-from .reading import is_constant, sizes
+from .reading import elements, is_constant, sizes
 
 # What a partition's module says that it is.
 KIND = "dnnl_json"
@@ -176,14 +179,39 @@ def graph_json(
     return _Writer(str(func.attrs["global_symbol"]), const_names, read).write(func)
 
 
+def check_codegen(func: relax.Function, ops: Sequence[Node]) -> None:
+    """Write a partition of the partitioner's as the code generator will.
+
+    Parameters
+    ----------
+    func : relax.Function
+        The partition.
+    ops : Sequence[Node]
+        The root of each kernel in it, in order.
+
+    Raises
+    ------
+    UnwritableOps
+        Naming the op whose kernel cannot be written, or all ops if that is the whole graph.
+    """
+    writer = _Writer(str(func.attrs["global_symbol"]), defaultdict(str), read=None)
+    try:
+        writer.write(func)
+    # Whatever it is, it would end the compilation later.
+    except Exception as error:  # pylint: disable=broad-except
+        failing = ops[writer.num_kernels : writer.num_kernels + 1]
+        raise UnwritableOps(dict.fromkeys(failing or ops, error)) from error
+
+
 def tensors_of(func: relax.Function) -> list[relax.Var]:
     """Return the parameters of a partition or a composite, without the shape of its symbols."""
-    return [param for param in func.params if not isinstance(param.ty, relax.ShapeType)]
+    return [param for param in elements(func.params) if not isinstance(param.ty, relax.ShapeType)]
 
 
 class _Writer:
-    def __init__(self, symbol: str, const_names: dict, read: Callable):
+    def __init__(self, symbol: str, const_names: dict, read: Callable | None):
         self._symbol, self._const_names, self._read_other = symbol, const_names, read
+        self.num_kernels = 0
         self._nodes: list[dict] = []
         self._entries: dict = {}
         self._row_ptr = [0]
@@ -195,7 +223,7 @@ class _Writer:
         for k, param in enumerate(tensors_of(func)):
             self._entries[param] = self._add("input", f"{self._symbol}_i{k}", param.ty)
         for block in func.body.blocks:
-            for binding in block.bindings:
+            for binding in elements(block.bindings):
                 self._bind(binding.var, binding.value)
         heads = [list(entry) for entry in self._read(func.body.body)]
         leaves = [i for i, node in enumerate(self._nodes) if node["op"] != "kernel"]
@@ -209,19 +237,20 @@ class _Writer:
                 kernel = Kernel(**json.loads(str(value.attrs[KERNEL])), inputs=tensors_of(value))
             else:
                 kernel = self._read_other(value)
-            self._composites[var] = kernel, value.params
+            self._composites[var] = kernel, elements(value.params)
         elif isinstance(value, relax.Call):
             kernel, params = self._composites[value.op]
-            args = dict(zip(params, value.args))
+            args = dict(zip(params, elements(value.args)))
             inputs = [entry for expr in kernel.inputs for entry in self._read(args.get(expr, expr))]
             self._entries[var] = self._add("kernel", kernel.name, value.ty, kernel.attrs, inputs)
+            self.num_kernels += 1
         else:
             self._entries[var] = self._read(value)
 
     def _read(self, expr) -> list[tuple[int, int, int]]:
         """Return the entries of an expression, one for each tensor."""
         if isinstance(expr, relax.Tuple):
-            return [entry for field in expr.fields for entry in self._read(field)]
+            return [entry for field in elements(expr.fields) for entry in self._read(field)]
         if isinstance(expr, relax.TupleGetItem):
             return [self._read(expr.tuple_value)[expr.index]]
         if is_constant(expr) and expr not in self._entries:

@@ -30,7 +30,7 @@ from tvm.contrib.onednn.policy.op_view import Tensor
 from tvm.contrib.onednn.policy.tensors import COMPILER
 
 from .body import Body, name_of, substituted
-from .kernels import KERNEL, NUM_THREADS, kernel_of
+from .kernels import KERNEL, NUM_THREADS, check_codegen, kernel_of
 from .reader import RelaxGraph
 from .reading import ExprDict
 from .types import size_from, type_difference, type_from
@@ -123,7 +123,8 @@ class FunctionWriter:
             members = self._partitions[unit]
             nodes = [self._graph.nodes[i] for i in members if self._graph.nodes[i].is_call]
             results = [self._graph.nodes[i] for i in self._regions.outputs(members)]
-        self._unwritable.update({node: error for node in nodes if node not in self._unwritable})
+        errors = error.errors if isinstance(error, UnwritableOps) else dict.fromkeys(nodes, error)
+        self._unwritable = {**errors, **self._unwritable}
         for node in results:
             self._body.known[node] = relax.Var(name_of(node), type_from(node.type))
 
@@ -254,7 +255,7 @@ class FunctionWriter:
     def _partition(self, members: list[int], name: str) -> tuple:
         """Return the function of a region, as `_new_function` does."""
         nodes, params = self._graph.nodes, []
-        body = Body(self._builder, variable=relax.Var)
+        body, roots = Body(self._builder, variable=relax.Var), []
         for i in self._regions.inputs(members):
             expr = self._body.read(nodes[i])
             param = relax.Var(getattr(expr, "name", "x"), expr.ty)
@@ -277,12 +278,15 @@ class FunctionWriter:
             callee = body.bind(composite, f"{name_of(node)}_kernel", composite.ty)
             call = relax.Call(callee, [*args, *symbols], ret_ty=type_)
             body.known[node] = body.bind(call, name_of(node), type_)
+            roots.append(nodes[self._units.chain(i)[0]])
         outputs = [body.known[nodes[i]] for i in self._regions.outputs(members)]
         result = outputs[0] if len(outputs) == 1 else relax.Tuple(outputs)
-        attrs = {"Codegen": COMPILER, "global_symbol": name}
-        if self._units.rules.options.num_threads:
-            attrs[NUM_THREADS] = self._units.rules.options.num_threads
-        return _new_function(params, body.bindings, result, attrs)
+        n = self._units.rules.options.num_threads
+        attrs = {"Codegen": COMPILER, "global_symbol": name, **({NUM_THREADS: n} if n else {})}
+        written = _new_function(params, body.bindings, result, attrs)
+        if not self._unwritable:
+            check_codegen(written[0], roots)
+        return written
 
     def _composite(self, i: int, outer: Body) -> tuple:
         """Return what an op with what is fused to it is called with, and its function.

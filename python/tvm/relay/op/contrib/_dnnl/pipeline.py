@@ -43,7 +43,7 @@ from .relay_report import RelayDescription
 from .rewrites.broadcast_fusion import stop_broadcast_fusion
 from .rewrites.dynamic_again import HAS_STATIC_RESHAPES, dynamic_again
 from .rewrites.fold_other_constants import fold_other_constants
-from .writer import check_types, partitioned
+from .writer import check_codegen, check_types, partitioned
 from .writer import write as write_graph
 
 Step = Callable[[TypedFunction, Rules], Rewritten]
@@ -136,10 +136,12 @@ def offload(function: TypedFunction, rules: Rules) -> Rewritten:
                 func = relay.Function(func.params, func.body, None, func.type_params, func.attrs)
             rewritten = rewritten._replace(func=func)
         try:
-            return rewritten._replace(typed=_replaced(function, rewritten))
+            typed = _replaced(function, rewritten)
         except tvm.TVMError:
             check_types(rewritten.partitions, units, decision)
             raise
+        check_codegen([typed.mod[var] for var in rewritten.partitions], units, decision)
+        return rewritten._replace(typed=typed)
 
     graph, outcome, units, decision, rewritten = offloaded(
         read, write, rules, function.name, record.failures

@@ -18,8 +18,10 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import re
+from collections.abc import Callable
 
 import tvm
 from tvm import relay, tir
@@ -286,7 +288,9 @@ def check_types(partitions: dict, units: Units, decision: OffloadDecision) -> No
         if error is None:
             continue
         nodes = [units.ops.nodes[k] for i in members for k in units.members(i)]
-        errors = {node: _type_error(_alone(node)) for node in nodes if node.is_call}
+        nodes = [node for node in nodes if node.is_call]
+        alone = (_alone([node], functools.partial(Body.value, node=node)) for node in nodes)
+        errors = dict(zip(nodes, map(_type_error, alone)))
         wrong = {node: each for node, each in errors.items() if each is not None}
         unwritable.update(wrong or dict.fromkeys(errors, error))
     if unwritable:
@@ -302,12 +306,68 @@ def _type_error(func: relay.Function) -> Exception | None:
     return None
 
 
-def _alone(node: Node) -> relay.Function:
-    """Return a function of an op alone, with the type that the graph infers."""
+def check_codegen(functions: list[relay.Function], units: Units, decision: OffloadDecision) -> None:
+    """Tell the ops of partitions that the code generator cannot write.
+
+    Parameters
+    ----------
+    functions : list[relay.Function]
+        The functions of the partitions, in order, with types.
+    units : Units
+        The graph, with what is fused.
+    decision : OffloadDecision
+        What is in the partitions.
+
+    Raises
+    ------
+    UnwritableOps
+        Naming these ops, or all ops of a partition of which each can be written alone.
+    """
+    unwritable: dict[Node, Exception] = {}
+    for func, members in zip(functions, decision.partitions):
+        error = _codegen_error(func)
+        if error is None:
+            continue
+        errors = {}
+        for i in members:
+            root = units.ops.nodes[units.chain(i)[0]]
+            if root.is_call:
+                nodes = [units.ops.nodes[k] for k in units.members(i)]
+                alone = _alone(nodes, functools.partial(_kernel, units, i))
+                mod = relay.transform.InferType()(tvm.IRModule.from_expr(alone))
+                errors[root] = _codegen_error(mod["main"].with_attr("global_symbol", "main"))
+        failing = {root: each for root, each in errors.items() if each is not None}
+        unwritable.update(failing or dict.fromkeys(errors, error))
+    if unwritable:
+        raise UnwritableOps(unwritable)
+
+
+def _codegen_error(func: relay.Function) -> Exception | None:
+    """Return what the code generator raises for a function, if this TVM has it."""
+    codegen = tvm.get_global_func(f"relay.ext.{COMPILER}", allow_missing=True)
+    try:
+        if codegen is not None:
+            codegen(func)
+    # Whatever it is, it would end the compilation later.
+    except Exception as error:  # pylint: disable=broad-except
+        return error
+    return None
+
+
+def _alone(nodes: list[Node], value: Callable[[Body], relay.Expr]) -> relay.Function:
+    """Return a function of some ops alone, with the type that the graph infers.
+
+    Parameters
+    ----------
+    nodes : list[Node]
+        The ops; the last one is the result.
+    value : Callable[[Body], relay.Expr]
+        Writes it.
+    """
     params, body = [], Body({}, is_for_onednn=True)
-    for operand in node.operands:
+    for operand in (operand for node in nodes for operand in node.operands):
         for each in operand.operands if operand.kind == TUPLE else [operand]:
-            if each not in body.known and each.kind != CONSTANT:
+            if each not in body.known and each not in nodes and each.kind != CONSTANT:
                 params.append(relay.var(f"x{len(params)}", type_of(each)))
                 body.known[each] = params[-1]
-    return relay.Function(params, body.value(node), type_of(node))
+    return relay.Function(params, value(body), type_of(nodes[-1]))
