@@ -9,7 +9,7 @@ import random
 
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
-from tvm.contrib.onednn.graph.infer import BINARY, COMPARISONS, ELTWISE
+from tvm.contrib.onednn.ops.table import BINARY, COMPARISONS, ELTWISE
 
 # The first with RMSNormalization and Attention.
 OPSET = 23

@@ -79,6 +79,7 @@ def main(args):
         ("file sizes", text_rules.check_sizes(root, files, tables / "sizes.txt")),
         ("forbidden strings", text_rules.check_forbidden(root, files, tables / "forbidden.txt")),
         ("the shared package without TVM", text_rules.check_package(root)),
+        ("the layers of the shared package", text_rules.check_layers(root)),
         (f"compiles with oneDNN {newest}", newest_onednn.check_compiles(runner, layout)),
     ]
     failed = 0

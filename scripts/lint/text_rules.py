@@ -31,6 +31,8 @@ PACKAGE = "python/tvm/contrib/onednn"
 # What it may import beside the standard library. One writes the page of a report; onnx and protobuf
 # are imported with the first ONNX model only, and onnxruntime with the first that is verified.
 _PACKAGES = {"ml_dtypes", "numpy", "dnnl_report_page", "google", "onnx", "onnxruntime"}
+# Its folders: each may import those before it, and the files beside them that import no folder.
+_LAYERS = ("ir", "ops", "frontend", "rewrites", "partition", "report", "verify")
 
 
 def list_files(root):
@@ -132,3 +134,22 @@ def _foreign(path, node, folder):
         return []
     known = sys.stdlib_module_names | _PACKAGES
     return [name for name in names if name.split(".")[0] not in known]
+
+
+def check_layers(root):
+    """Yield a message for each import that goes up the layers of the shared package."""
+    folder, imports = root / PACKAGE, []
+    for path in sorted(folder.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and node.level:
+                base = path.parents[node.level - 1].relative_to(folder).parts
+                base += tuple(filter(None, (node.module or "").split(".")))
+                for name in [base[0]] if base else [alias.name for alias in node.names]:
+                    imports.append((path.relative_to(folder), node.lineno, name))
+    users = {path.stem for path, _, name in imports if len(path.parts) == 1 and name in _LAYERS}
+    for path, number, name in imports:
+        if len(path.parts) == 1:
+            continue
+        later = _LAYERS[_LAYERS.index(path.parts[0]) + 1 :]
+        if name in later or name in users:
+            yield f"{PACKAGE}/{path}:{number}: {path.parts[0]} imports {name}, a later layer"

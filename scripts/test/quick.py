@@ -30,10 +30,10 @@ RULES = (
     (r"src/.*/codegen_c/", (BACKEND + "test_ccompiler.py", STAGES + "c_source")),
     (r"src/relay/backend/contrib/dnnl/", (STAGES + "c_source", STAGES + "fusion", FIRST)),
     (
-        r"python/tvm/contrib/onednn/policy/(rules/|table|op_view)",
-        (STAGES + "ops", STAGES + "partition/test_rules.py"),
+        r"python/tvm/contrib/onednn/ops/",
+        (STAGES + "ops", STAGES + "graphs/test_infer.py", STAGES + "partition/test_rules.py"),
     ),
-    (r"python/tvm/contrib/onednn/graph/", ("tests/python/graph", STAGES + "graphs")),
+    (r"python/tvm/contrib/onednn/ir/", ("tests/python/graph", STAGES + "graphs")),
     (r"python/tvm/contrib/onednn/partition/fuse", (STAGES + "fusion", FIRST)),
     (r"python/.*/(?:_dnnl|onednn)/(rewrites|report|integration)/", (STAGES + "{0}",)),
     (r"python/tvm/contrib/onednn/(cache|export)", (STAGES + "integration",)),

@@ -11,7 +11,7 @@ import pytest
 import tvm
 from dnnl_tests.models import accuracy, workloads
 from tvm import relay
-from tvm.contrib.onednn.policy import cpu
+from tvm.contrib.onednn import cpu
 from tvm.relay.op.contrib import dnnl
 from tvm.testing import dnnl as testing
 

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 import test_bench_relax
-from tvm.contrib.onednn.policy.table import TABLE
+from tvm.contrib.onednn.ops.table import TABLE
 
 from scripts.bench import bench, op_models, ops, relax
 

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import onnx
 import pytest
-from tvm.contrib.onednn.policy import cpu
+from tvm.contrib.onednn import cpu
 
 from scripts import options
 from scripts.bench import bench, peers, profile, relax, rows

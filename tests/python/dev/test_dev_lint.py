@@ -130,15 +130,35 @@ def test_the_newest_headers_are_compiled_without_a_warning(tmp_path, layout):
 )
 def test_the_shared_package_imports_no_tvm(tmp_path, text, name):
     folder = text_rules.PACKAGE
-    write(tmp_path, f"{folder}/policy/cpu.py", "import functools\n\nimport numpy as np\n")
+    write(tmp_path, f"{folder}/cpu.py", "import functools\n\nimport numpy as np\n")
     write(
         tmp_path,
-        f"{folder}/policy/rules/conv.py",
-        "import math\n\nfrom .. import cpu\nfrom ..cpu import x\nfrom ...options import y\n",
+        f"{folder}/ops/conv.py",
+        "import math\n\nfrom .. import cpu\nfrom ..cpu import x\nfrom ..options import y\n",
     )
-    write(tmp_path, f"{folder}/options.py", "from .policy import cpu\n")
+    write(tmp_path, f"{folder}/options.py", "from . import cpu\n")
     assert list(text_rules.check_package(tmp_path)) == []
     write(tmp_path, f"{folder}/partition/fuse.py", f"{text}\n")
     (message,) = text_rules.check_package(tmp_path)
     assert message.startswith(f"{folder}/partition/fuse.py:")
     assert message.endswith(f": the shared package imports {name}")
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "message"),
+    [
+        ("ir/node.py", "from ..ops.table import TABLE", "ir imports ops"),
+        ("ops/rules.py", "from .. import rewrites", "ops imports rewrites"),
+        ("rewrites/pipeline.py", "from ..partition.fuse import x", "rewrites imports partition"),
+        ("ir/node.py", "from ..compiled import x", "ir imports compiled"),
+    ],
+)
+def test_no_import_goes_up_the_layers(tmp_path, file, text, message):
+    folder = text_rules.PACKAGE
+    write(tmp_path, f"{folder}/compiled.py", "from .report import page\nfrom . import cpu\n")
+    write(tmp_path, f"{folder}/partition/units.py", "from ..ops import table\nfrom .. import cpu\n")
+    assert list(text_rules.check_layers(tmp_path)) == []
+    write(tmp_path, f"{folder}/{file}", f"import re\n\n{text}\n")
+    assert list(text_rules.check_layers(tmp_path)) == [
+        f"{folder}/{file}:3: {message}, a later layer"
+    ]

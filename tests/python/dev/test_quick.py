@@ -28,8 +28,13 @@ SHARED = "python/tvm/contrib/onednn/"
         (RUNTIME + "core/ops/window.cc", [STAGES + "ops", quick.FIRST, quick.RELAX], True),
         (RUNTIME + "core/plan/plan.cc", [STAGES + "runtime", quick.FIRST, quick.RELAX], True),
         (
-            SHARED + "policy/rules/pool.py",
-            [STAGES + "ops/test_pool.py", STAGES + "partition/test_rules.py", quick.RELAX],
+            SHARED + "ops/pool.py",
+            [
+                STAGES + "graphs/test_infer.py",
+                STAGES + "ops/test_pool.py",
+                STAGES + "partition/test_rules.py",
+                quick.RELAX,
+            ],
             False,
         ),
         (
@@ -39,8 +44,8 @@ SHARED = "python/tvm/contrib/onednn/"
         ),
         (SHARED + "partition/fuse.py", [STAGES + "fusion", quick.FIRST, quick.RELAX], False),
         (
-            SHARED + "graph/infer.py",
-            [STAGES + "graphs/test_infer.py", "tests/python/graph/test_infer.py", quick.RELAX],
+            SHARED + "ir/dim.py",
+            [STAGES + "graphs", "tests/python/graph/test_dim.py", quick.RELAX],
             False,
         ),
         ("tests/python/graph/op_draws.py", ["tests/python/graph", quick.RELAX], False),

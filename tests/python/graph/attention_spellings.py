@@ -17,7 +17,7 @@
 """Spellings of attention as builders of graphs: those that are read as one op, and others."""
 
 import numpy as np
-from tvm.contrib.onednn.policy.op_view import Tensor
+from tvm.contrib.onednn.ir.op_view import Tensor
 
 BATCH, HEADS, GROUPS, QUERIES, KEYS, WIDTH = 2, 4, 2, 3, 5, 8
 SCALE = 0.25

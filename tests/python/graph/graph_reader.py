@@ -19,10 +19,10 @@
 from types import SimpleNamespace
 
 import numpy as np
-from tvm.contrib.onednn.graph.graph import Graph
-from tvm.contrib.onednn.graph.infer import infer
-from tvm.contrib.onednn.graph.node import CALL, FIELD, INPUT, NATIVE, TUPLE, Node, constant
-from tvm.contrib.onednn.policy.op_view import NoTensor, Tensor
+from tvm.contrib.onednn.ir.graph import Graph
+from tvm.contrib.onednn.ir.node import CALL, FIELD, INPUT, NATIVE, TUPLE, Node, constant
+from tvm.contrib.onednn.ir.op import infer
+from tvm.contrib.onednn.ir.op_view import NoTensor, Tensor
 
 
 class Reader:

@@ -20,8 +20,8 @@ from types import SimpleNamespace
 
 import numpy as np
 from op_draw import SIZES, Call, Draw
-from tvm.contrib.onednn.ops.schema import attributes_of
-from tvm.contrib.onednn.policy.rules.recurrent import (
+from tvm.contrib.onednn.ir.op import attributes_of
+from tvm.contrib.onednn.ops.recurrent import (
     ACTIVATIONS,
     DIRECTIONS,
     GATES,

@@ -20,7 +20,7 @@ import random
 from typing import NamedTuple
 
 import numpy as np
-from tvm.contrib.onednn.policy.op_view import Tensor
+from tvm.contrib.onednn.ir.op_view import Tensor
 
 LETTERS = {1: "W", 2: "HW", 3: "DHW"}
 SIZES = (1, 1, 2, 2, 3, 4, 4, 5, 6, 7)

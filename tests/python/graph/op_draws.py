@@ -22,7 +22,7 @@ Tests of either TVM write it as a call of their own, and draw what is at the edg
 import layer_draws
 import numpy as np
 from op_draw import LETTERS, SIZES, Call, Draw
-from tvm.contrib.onednn.graph.infer import BINARY, COMPARISONS, ELTWISE
+from tvm.contrib.onednn.ops.table import BINARY, COMPARISONS, ELTWISE
 
 
 def _layout_values(d, n):

@@ -18,7 +18,7 @@
 
 import contextlib
 
-from tvm.contrib.onednn.policy import cpu
+from tvm.contrib.onednn import cpu
 
 
 @contextlib.contextmanager

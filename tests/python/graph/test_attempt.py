@@ -18,11 +18,12 @@
 
 import pytest
 from graph_reader import Reader
+from tvm.contrib.onednn.failures import PartitionError, PartitionWarning
+from tvm.contrib.onednn.ops.rules import Rules
+from tvm.contrib.onednn.ops.schema import OpSchema
+from tvm.contrib.onednn.ops.table import TABLE
 from tvm.contrib.onednn.options import Options
 from tvm.contrib.onednn.partition.offload import UnwritableOps, offload
-from tvm.contrib.onednn.policy.op_spec import OpSpec, Rules
-from tvm.contrib.onednn.policy.table import TABLE
-from tvm.contrib.onednn.report.failures import PartitionError, PartitionWarning
 from tvm.contrib.onednn.rewrites import pipeline
 from tvm.contrib.onednn.rewrites.attempt import attempt
 
@@ -136,7 +137,7 @@ def test_a_rule_that_raises_costs_its_op():
     def rule(call):
         raise KeyError("an attribute")
 
-    rows = {**TABLE, "tanh": OpSpec("tanh", rule)}
+    rows = {**TABLE, "tanh": OpSchema("tanh", rule)}
     with pytest.warns(PartitionWarning, match="the rule of tanh failed: 'an attribute'"):
         done = offload(lambda: chain([50]), write_all_but(), Rules(rows, LENIENT), "f", {})
     assert sum(map(len, done.written)) == SIZE - 1

@@ -34,15 +34,15 @@ from attention_spellings import (
 )
 from graph_reader import Reader, ops, rewritten
 from op_draws import drawn
-from tvm.contrib.onednn.graph.dim import Dim
-from tvm.contrib.onednn.graph.evaluate import evaluate
-from tvm.contrib.onednn.graph.graph import Graph
-from tvm.contrib.onednn.graph.node import NATIVE, Node
-from tvm.contrib.onednn.graph.numpy_types import numpy_type
+from tvm.contrib.onednn.ir.dim import Dim
+from tvm.contrib.onednn.ir.graph import Graph
+from tvm.contrib.onednn.ir.node import NATIVE, Node
+from tvm.contrib.onednn.ir.numpy_types import numpy_type
+from tvm.contrib.onednn.ir.op_view import NoTensor, Tensor
+from tvm.contrib.onednn.ops.evaluate import evaluate
+from tvm.contrib.onednn.ops.rules import Rules
+from tvm.contrib.onednn.ops.table import TABLE
 from tvm.contrib.onednn.options import Options
-from tvm.contrib.onednn.policy.op_spec import Rules
-from tvm.contrib.onednn.policy.op_view import NoTensor, Tensor
-from tvm.contrib.onednn.policy.table import TABLE
 from tvm.contrib.onednn.rewrites.attention import fuse_attention
 from tvm.contrib.onednn.rewrites.attention_ops import attention_ops
 

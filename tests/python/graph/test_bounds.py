@@ -20,11 +20,11 @@ import numpy as np
 import pytest
 from graph_reader import Reader
 from tvm.contrib.onednn.frontend.prepare import prepare
-from tvm.contrib.onednn.graph.growth import Growth
+from tvm.contrib.onednn.ir.growth import Growth
+from tvm.contrib.onednn.ops.rules import Rules
+from tvm.contrib.onednn.ops.table import TABLE
 from tvm.contrib.onednn.options import Options
 from tvm.contrib.onednn.partition.regions import Regions
-from tvm.contrib.onednn.policy.op_spec import Rules
-from tvm.contrib.onednn.policy.table import TABLE
 from tvm.contrib.onednn.rewrites.fold_constants import fold_constants
 from tvm.contrib.onednn.rewrites.fuse_formulas import fuse_formulas
 

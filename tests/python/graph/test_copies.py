@@ -19,12 +19,12 @@
 import numpy as np
 import pytest
 from graph_reader import Reader
-from tvm.contrib.onednn.graph.dim import Dim
-from tvm.contrib.onednn.graph.evaluate import evaluate
-from tvm.contrib.onednn.graph.node import CALL
-from tvm.contrib.onednn.policy.op_spec import Rules
-from tvm.contrib.onednn.policy.op_view import Tensor
-from tvm.contrib.onednn.policy.table import TABLE
+from tvm.contrib.onednn.ir.dim import Dim
+from tvm.contrib.onednn.ir.node import CALL
+from tvm.contrib.onednn.ir.op_view import Tensor
+from tvm.contrib.onednn.ops.evaluate import evaluate
+from tvm.contrib.onednn.ops.rules import Rules
+from tvm.contrib.onednn.ops.table import TABLE
 from tvm.contrib.onednn.rewrites.decompose import COMPOSED, decompose
 
 RULES = Rules(TABLE)

@@ -19,15 +19,7 @@
 import random
 
 import pytest
-from tvm.contrib.onednn.graph.dim import (
-    Dim,
-    divided,
-    is_same,
-    number,
-    product,
-    substituted,
-    symbol_of,
-)
+from tvm.contrib.onednn.ir.dim import Dim, divided, is_same, number, product, substituted, symbol_of
 
 N, M, K = map(Dim.symbol, "nmk")
 

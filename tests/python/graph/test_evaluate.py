@@ -20,10 +20,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 from graph_reader import Reader
-from tvm.contrib.onednn.graph.dim import Dim
-from tvm.contrib.onednn.graph.evaluate import constant_value, evaluate
-from tvm.contrib.onednn.graph.node import INPUT
-from tvm.contrib.onednn.policy.op_view import Tensor
+from tvm.contrib.onednn.ir.dim import Dim
+from tvm.contrib.onednn.ir.node import INPUT
+from tvm.contrib.onednn.ir.op_view import Tensor
+from tvm.contrib.onednn.ops.evaluate import constant_value, evaluate
 
 X = np.array([[1.0, -2.0, 3.0], [0.5, 4.0, -1.0]], "float32")
 

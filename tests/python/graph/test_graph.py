@@ -23,11 +23,11 @@ import ml_dtypes
 import numpy as np
 import pytest
 from graph_reader import Reader, text
-from tvm.contrib.onednn.graph.dim import Dim
-from tvm.contrib.onednn.graph.evaluate import evaluate
-from tvm.contrib.onednn.graph.node import Node, Origin, constant, scalar_of
-from tvm.contrib.onednn.graph.numpy_types import rounded
-from tvm.contrib.onednn.policy.op_view import NoTensor, Tensor
+from tvm.contrib.onednn.ir.dim import Dim
+from tvm.contrib.onednn.ir.node import Node, Origin, constant, scalar_of
+from tvm.contrib.onednn.ir.numpy_types import rounded
+from tvm.contrib.onednn.ir.op_view import NoTensor, Tensor
+from tvm.contrib.onednn.ops.evaluate import evaluate
 
 
 def block():

@@ -24,12 +24,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from op_draws import DRAWS, drawn
-from tvm.contrib.onednn.graph.dim import Dim, substituted
-from tvm.contrib.onednn.graph.infer import broadcast, has_inference, infer, reshaped
-from tvm.contrib.onednn.graph.infer_windows import windows
-from tvm.contrib.onednn.graph.numpy_ops import define, evaluate_op, has_definition
-from tvm.contrib.onednn.policy.op_view import Tensor
-from tvm.contrib.onednn.policy.table import TABLE
+from tvm.contrib.onednn.ir.dim import Dim, broadcast, substituted
+from tvm.contrib.onednn.ir.op import has_row, infer
+from tvm.contrib.onednn.ir.op_view import Tensor
+from tvm.contrib.onednn.ops.infer import reshaped
+from tvm.contrib.onednn.ops.infer_windows import windows
+from tvm.contrib.onednn.ops.numpy_ops import define, evaluate_op, has_definition
+from tvm.contrib.onednn.ops.table import TABLE
 
 # Of these the size of a result may depend on what an open size is.
 UNKNOWN = {"strided_slice", "reshape"}
@@ -49,7 +50,7 @@ def widened(value):
 
 def test_each_row_is_drawn():
     assert set(DRAWS) == set(TABLE)
-    assert all(has_inference(name) and has_definition(name) for name in TABLE)
+    assert all(has_row(name) and has_definition(name) for name in TABLE)
 
 
 @pytest.mark.parametrize("name", DRAWS)

@@ -22,10 +22,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 from scipy import special
-from tvm.contrib.onednn.graph.infer import infer
-from tvm.contrib.onednn.graph.numpy_ops import define, evaluate_op, has_definition
-from tvm.contrib.onednn.graph.numpy_types import UndefinedResult
-from tvm.contrib.onednn.policy.op_view import Tensor
+from tvm.contrib.onednn.ir.numpy_types import UndefinedResult
+from tvm.contrib.onednn.ir.op import infer
+from tvm.contrib.onednn.ir.op_view import Tensor
+from tvm.contrib.onednn.ops.numpy_ops import define, evaluate_op, has_definition
 
 X = np.concatenate([np.linspace(-8, 8, 1001), [-700.0, 700.0, 1e-300, -1e-300, 0.0]])
 

@@ -21,14 +21,13 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from tvm.contrib.onednn.graph.infer import infer
-from tvm.contrib.onednn.graph.numpy_ops import evaluate_op
-from tvm.contrib.onednn.ops.schema import attributes_of
-from tvm.contrib.onednn.policy import cpu
-from tvm.contrib.onednn.policy.op_spec import Rules
-from tvm.contrib.onednn.policy.op_view import OpView, Tensor
-from tvm.contrib.onednn.policy.rules.recurrent import DIRECTIONS, GATES, LSTM, operand_shapes
-from tvm.contrib.onednn.policy.table import TABLE
+from tvm.contrib.onednn import cpu
+from tvm.contrib.onednn.ir.op import attributes_of, infer
+from tvm.contrib.onednn.ir.op_view import OpView, Tensor
+from tvm.contrib.onednn.ops.numpy_ops import evaluate_op
+from tvm.contrib.onednn.ops.recurrent import DIRECTIONS, GATES, LSTM, operand_shapes
+from tvm.contrib.onednn.ops.rules import Rules
+from tvm.contrib.onednn.ops.table import TABLE
 
 STEPS, BATCH, INPUTS, HIDDEN = 4, 2, 3, 5
 # By op: where ONNX has each gate of oneDNN's order.

@@ -22,11 +22,11 @@ import sys
 import numpy as np
 import pytest
 from graph_reader import Reader
-from tvm.contrib.onednn.graph.evaluate import evaluate
-from tvm.contrib.onednn.graph.node import CALL
+from tvm.contrib.onednn.ir.node import CALL
+from tvm.contrib.onednn.ops.evaluate import evaluate
+from tvm.contrib.onednn.ops.rules import Rules
+from tvm.contrib.onednn.ops.table import TABLE
 from tvm.contrib.onednn.options import Options
-from tvm.contrib.onednn.policy.op_spec import Rules
-from tvm.contrib.onednn.policy.table import TABLE
 from tvm.contrib.onednn.rewrites.fold_constants import fold_constants
 from tvm.contrib.onednn.rewrites.recurrent_layers import read_recurrent_layers
 from unrolled import Unrolled, positions

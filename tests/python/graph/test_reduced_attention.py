@@ -19,10 +19,10 @@
 import numpy as np
 import pytest
 from graph_reader import Reader
+from tvm.contrib.onednn import cpu
+from tvm.contrib.onednn.ops.rules import Rules
+from tvm.contrib.onednn.ops.table import TABLE
 from tvm.contrib.onednn.options import Options
-from tvm.contrib.onednn.policy import cpu
-from tvm.contrib.onednn.policy.op_spec import Rules
-from tvm.contrib.onednn.policy.table import TABLE
 from tvm.contrib.onednn.rewrites.attention import fuse_attention
 from tvm.contrib.onednn.rewrites.reduced_precision import reduce_precision
 

@@ -25,12 +25,12 @@ from collections import Counter
 import numpy as np
 import pytest
 from graph_reader import Reader
-from tvm.contrib.onednn.graph.dim import Dim
-from tvm.contrib.onednn.graph.evaluate import evaluate
-from tvm.contrib.onednn.graph.node import CALL, INPUT, Origin
+from tvm.contrib.onednn.ir.dim import Dim
+from tvm.contrib.onednn.ir.node import CALL, INPUT, Origin
+from tvm.contrib.onednn.ops.evaluate import evaluate
+from tvm.contrib.onednn.ops.rules import Rules
+from tvm.contrib.onednn.ops.table import TABLE
 from tvm.contrib.onednn.options import Options
-from tvm.contrib.onednn.policy.op_spec import Rules
-from tvm.contrib.onednn.policy.table import TABLE
 from tvm.contrib.onednn.rewrites.bias_order import move_bias_first
 from tvm.contrib.onednn.rewrites.decompose import COMPOSED, decompose
 from tvm.contrib.onednn.rewrites.fold_constants import fold_constants

@@ -19,9 +19,10 @@
 from types import SimpleNamespace
 
 import pytest
-from tvm.contrib.onednn.ops.schema import Attributes, attributes_of
-from tvm.contrib.onednn.policy.op_view import OpView, Tensor
-from tvm.contrib.onednn.policy.table import TABLE
+from tvm.contrib.onednn.ir.op import attributes_of
+from tvm.contrib.onednn.ir.op_view import OpView, Tensor
+from tvm.contrib.onednn.ops.attrs import Attributes
+from tvm.contrib.onednn.ops.table import TABLE
 
 
 def read(name, **given):

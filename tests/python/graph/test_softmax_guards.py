@@ -19,11 +19,11 @@
 import numpy as np
 import pytest
 from graph_reader import Reader, ops, rewritten
-from tvm.contrib.onednn.graph.evaluate import evaluate
+from tvm.contrib.onednn.ir.op_view import Tensor
+from tvm.contrib.onednn.ops.evaluate import evaluate
+from tvm.contrib.onednn.ops.rules import Rules
+from tvm.contrib.onednn.ops.table import TABLE
 from tvm.contrib.onednn.options import Options
-from tvm.contrib.onednn.policy.op_spec import Rules
-from tvm.contrib.onednn.policy.op_view import Tensor
-from tvm.contrib.onednn.policy.table import TABLE
 from tvm.contrib.onednn.rewrites.softmax_guards import fuse_softmax_guards
 
 # Rows of numbers, with a masked score, masked, with NaN, and with an infinite score.

@@ -24,7 +24,7 @@ constexpr Family kConv = {LowerConv,
 constexpr Family kRelu = {LowerRelu};
 
 // Columns: name, family.
-const OpSpec kOps[] = {
+const OpSchema kOps[] = {
     {"conv", kConv},
     // It has bounds.
     {"clip", kRelu,

@@ -168,7 +168,7 @@ def test_needs_are_seen():
     assert "src/runtime/contrib/json/json_runtime.h" in needs(relay, shell)
     folder = "python/tvm/relax/backend/contrib/"
     needed = needs(relax, folder + "dnnl.py")
-    assert {f"{folder}_dnnl/pipeline.py", "python/tvm/contrib/onednn/policy/table.py"} <= needed
+    assert {f"{folder}_dnnl/pipeline.py", "python/tvm/contrib/onednn/ops/table.py"} <= needed
     folder = "src/runtime/extra/contrib/dnnl/"
     assert f"{folder}json/json_binary.h" in needs(relax, f"{folder}tvm/json_runtime.cc")
 

@@ -28,10 +28,10 @@ from types import SimpleNamespace
 import numpy as np
 from dnnl_modules import rand
 from tvm import relax
-from tvm.contrib.onednn.graph.infer import BINARY, COMPARISONS, ELTWISE, infer
-from tvm.contrib.onednn.graph.node import CALL, INPUT, Node
-from tvm.contrib.onednn.policy.rules.recurrent import GATES
-from tvm.contrib.onednn.policy.table import TABLE
+from tvm.contrib.onednn.ir.node import CALL, INPUT, Node
+from tvm.contrib.onednn.ir.op import infer
+from tvm.contrib.onednn.ops.recurrent import GATES
+from tvm.contrib.onednn.ops.table import BINARY, COMPARISONS, ELTWISE, TABLE
 from tvm.relax import op
 from tvm_dnnl._dnnl.reader import name_in_relax
 from tvm_dnnl._dnnl.recurrent_tir import call_layer

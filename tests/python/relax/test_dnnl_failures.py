@@ -25,8 +25,8 @@ import tvm
 import tvm_dnnl
 from dnnl_modules import compiled, composites, const, conv, module, partitions, rand, run, var
 from tvm import relax
-from tvm.contrib.onednn.policy import cpu
-from tvm.contrib.onednn.report.failures import PartitionError, PartitionWarning
+from tvm.contrib.onednn import cpu
+from tvm.contrib.onednn.failures import PartitionError, PartitionWarning
 from tvm.relax import op
 from tvm_dnnl._dnnl import body, kernels, ops
 

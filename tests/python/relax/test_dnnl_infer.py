@@ -29,13 +29,13 @@ import pytest
 import tvm_dnnl
 from dnnl_draws import DRAWS, NOT_DRAWN, Draw
 from tvm import relax, tirx
-from tvm.contrib.onednn.graph.dim import Dim, substituted
-from tvm.contrib.onednn.graph.infer import infer
-from tvm.contrib.onednn.policy import cpu
-from tvm.contrib.onednn.policy.op_spec import Rules
-from tvm.contrib.onednn.policy.op_view import OpView, Tensor
-from tvm.contrib.onednn.policy.rules.recurrent import GATES
-from tvm.contrib.onednn.policy.table import TABLE
+from tvm.contrib.onednn import cpu
+from tvm.contrib.onednn.ir.dim import Dim, substituted
+from tvm.contrib.onednn.ir.op import infer
+from tvm.contrib.onednn.ir.op_view import OpView, Tensor
+from tvm.contrib.onednn.ops.recurrent import GATES
+from tvm.contrib.onednn.ops.rules import Rules
+from tvm.contrib.onednn.ops.table import TABLE
 from tvm.relax import op
 from tvm_dnnl._dnnl import registration
 from tvm_dnnl._dnnl.codegen import compile_partitions

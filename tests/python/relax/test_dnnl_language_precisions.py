@@ -12,7 +12,7 @@ from dnnl_modules import partitions
 from dnnl_quantized_nodes import has_vnni
 from dnnl_tests.models import llama
 from onnx import TensorProto, numpy_helper
-from tvm.contrib.onednn.policy import cpu
+from tvm.contrib.onednn import cpu
 from tvm_dnnl._dnnl import codegen
 from tvm_dnnl._dnnl.onnx.block_quantized import unpack_weight
 

@@ -25,7 +25,7 @@ import tvm_dnnl
 from dnnl_modules import composites, imported
 from dnnl_tests.models import gpt2, llama
 from dnnl_tests.onnx_models import onnx_session
-from tvm.contrib.onednn.policy import cpu
+from tvm.contrib.onednn import cpu
 from tvm_dnnl._dnnl import codegen
 
 PROMPT = [3, 5, 9, 11, 100]

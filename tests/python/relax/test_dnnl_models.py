@@ -26,7 +26,7 @@ from dnnl_modules import compiled, composites, partitions, rand
 from dnnl_tests.onnx_models import Graph
 from onnxruntime import quantization
 from tvm import relax
-from tvm.contrib.onednn.policy import cpu
+from tvm.contrib.onednn import cpu
 from tvm.relax.frontend import nn
 from tvm.relax.frontend.nn import op
 from tvm.relax.frontend.onnx import from_onnx

@@ -34,12 +34,12 @@ import tvm_dnnl
 from dnnl_draws import DRAWS, NOT_DRAWN, SIZES, Draw
 from test_dnnl_infer import STATIC, partitions, runtime_module, types_of
 from tvm import relax, tirx
-from tvm.contrib.onednn.graph.evaluate import evaluate
+from tvm.contrib.onednn import cpu
+from tvm.contrib.onednn.ops.evaluate import evaluate
+from tvm.contrib.onednn.ops.recurrent import GATES
+from tvm.contrib.onednn.ops.rules import Rules
+from tvm.contrib.onednn.ops.table import TABLE
 from tvm.contrib.onednn.options import Options
-from tvm.contrib.onednn.policy import cpu
-from tvm.contrib.onednn.policy.op_spec import Rules
-from tvm.contrib.onednn.policy.rules.recurrent import GATES
-from tvm.contrib.onednn.policy.table import TABLE
 from tvm.relax import op
 from tvm_dnnl._dnnl.reader import RelaxGraph
 from tvm_dnnl._dnnl.reading import constant_of, is_constant

@@ -36,7 +36,7 @@ from dnnl_onnx_layers import (
     turned,
 )
 from tvm import relax
-from tvm.contrib.onednn.policy import cpu
+from tvm.contrib.onednn import cpu
 
 KINDS = {
     "LSTM": ("LSTM", {}),

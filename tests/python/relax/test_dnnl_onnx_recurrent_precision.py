@@ -21,7 +21,7 @@ import pytest
 import tvm_dnnl
 from dnnl_modules import compiled, composites, rand, run
 from dnnl_onnx_layers import GATES, inputs_of, model_of, onnxruntime_results, quantized_operands
-from tvm.contrib.onednn.policy import cpu
+from tvm.contrib.onednn import cpu
 
 STEPS, BATCH = 6, 2
 # By op: inputs and hidden units of a layer that is stored in bfloat16.

@@ -31,7 +31,7 @@ from dnnl_modules import (
 )
 from test_dnnl_copies import CASES as COPY_CASES
 from tvm import relax
-from tvm.contrib.onednn.policy.table import TABLE
+from tvm.contrib.onednn.ops.table import TABLE
 from tvm.contrib.onednn.rewrites.decompose import DECOMPOSITIONS
 from tvm.relax import op
 from tvm_dnnl._dnnl.ops import ROWS

@@ -37,7 +37,7 @@ from dnnl_modules import (
     var,
 )
 from tvm import relax
-from tvm.contrib.onednn.report.failures import PartitionWarning
+from tvm.contrib.onednn.failures import PartitionWarning
 from tvm.contrib.onednn.rewrites import pipeline as rewrites
 from tvm.relax import op
 from tvm.script import ir_module

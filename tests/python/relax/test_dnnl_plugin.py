@@ -287,11 +287,11 @@ def test_the_compiler_side_is_imported_at_its_first_use():
     program = (
         "import sys, tvm, tvm_dnnl\n"
         "tvm_dnnl.load_model\n"
-        "assert 'tvm.contrib.onednn.policy.table' not in sys.modules\n"
+        "assert 'tvm.contrib.onednn.ops.table' not in sys.modules\n"
         "assert tvm.get_global_func('relax.ext.dnnl')\n"
         "from tvm_dnnl import *\n"
         "partition_for_dnnl, load_model\n"
-        "assert 'tvm.contrib.onednn.policy.table' in sys.modules\n"
+        "assert 'tvm.contrib.onednn.ops.table' in sys.modules\n"
         "assert not hasattr(tvm_dnnl, 'no_such_name')"
     )
     done = subprocess.run(

@@ -28,7 +28,7 @@ import tvm_dnnl
 from dnnl_modules import X3, compiled, const, module, partitions, rand, run, var
 from dnnl_tests.models import onnx_networks
 from tvm import relax
-from tvm.contrib.onednn.policy import cpu
+from tvm.contrib.onednn import cpu
 from tvm.relax import op
 from tvm.relax.expr_functor import PyExprMutator, mutator
 from tvm.relax.frontend.onnx import from_onnx

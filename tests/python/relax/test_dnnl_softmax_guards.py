@@ -21,7 +21,7 @@ import pytest
 import tvm_dnnl
 from dnnl_modules import compiled, composites, module, partitions, rand, run, var
 from tvm import relax
-from tvm.contrib.onednn.policy import cpu
+from tvm.contrib.onednn import cpu
 from tvm.relax import op
 
 X, Y = var("x", 2, 4, 16, 32), var("y", 2, 4, 32, 16)

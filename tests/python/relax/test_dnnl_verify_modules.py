@@ -22,7 +22,7 @@ import tvm_dnnl
 from dnnl_modules import module, rand, var
 from onnx import parser
 from tvm import relax
-from tvm.contrib.onednn.graph import numpy_ops
+from tvm.contrib.onednn.ops import numpy_ops
 from tvm.relax import op
 
 

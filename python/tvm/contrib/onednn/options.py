@@ -24,8 +24,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 
-from .policy import cpu
-from .policy.tensors import list_of
+from . import cpu
 
 DEFAULTS = {
     "prune": True,
@@ -149,7 +148,8 @@ def precision_of(precision) -> str:
     if not isinstance(precision, str):
         raise TypeError(f"precision must be a string, not {precision!r}")
     if precision not in PRECISIONS:
-        raise ValueError(f"precision must be {list_of(PRECISIONS)}, but is {precision!r}")
+        known = f"{', '.join(PRECISIONS[:-1])} or {PRECISIONS[-1]}"
+        raise ValueError(f"precision must be {known}, but is {precision!r}")
     if precision == "auto":
         return "bfloat16" if cpu.prefers_bfloat16() else "float32"
     if not cpu.computes(precision):

@@ -33,7 +33,7 @@ from tvm.contrib.onednn.frontend.layer_weights import (
     ordered,
     summed_bias,
 )
-from tvm.contrib.onednn.policy.rules.recurrent import states_of
+from tvm.contrib.onednn.ops.recurrent import states_of
 
 from .. import expr as _expr
 from .. import op as _op

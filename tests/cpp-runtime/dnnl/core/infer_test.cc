@@ -228,7 +228,7 @@ TEST(DNNLInfer, CoordinatesOfResize) {
     int64_t size, out;
     bool is_same;
   };
-  // As the rule of the policy says, policy/rules/resize.py.
+  // As the rule says, tvm/contrib/onednn/ops/resize.py.
   const std::vector<Case> cases = {
       {"linear", "half_pixel", "", 4, 7, true},
       {"linear", "pytorch_half_pixel", "", 4, 7, true},

@@ -27,11 +27,11 @@ from types import SimpleNamespace
 from typing import NamedTuple
 
 import numpy as np
-from tvm.contrib.onednn.graph.infer import infer
-from tvm.contrib.onednn.graph.numpy_ops import evaluate_op
-from tvm.contrib.onednn.policy import cpu
-from tvm.contrib.onednn.policy.op_view import OpView, Tensor
-from tvm.contrib.onednn.policy.table import TABLE
+from tvm.contrib.onednn import cpu
+from tvm.contrib.onednn.ir.op import infer
+from tvm.contrib.onednn.ir.op_view import OpView, Tensor
+from tvm.contrib.onednn.ops.numpy_ops import evaluate_op
+from tvm.contrib.onednn.ops.table import TABLE
 from tvm.relay.op.contrib import dnnl  # noqa: F401  pylint: disable=unused-import
 
 from dnnl_tests.kernel import run_kernel

@@ -20,7 +20,7 @@ TVM computes the same in fixed point, which may be a step off.
 """
 
 import numpy as np
-from tvm.contrib.onednn.policy.rules.quantize import along, dequantized
+from tvm.contrib.onednn.ops.quantize import along, dequantized
 
 from dnnl_tests import reference
 
@@ -62,7 +62,7 @@ def _binary(function):
     return compute
 
 
-# By op; as the definitions of `tvm.contrib.onednn.graph.numpy_ops`, which has those of the table.
+# By op; as the definitions of `tvm.contrib.onednn.ops`, which has those of the table.
 QNN_OPS = {
     "qnn.requantize": _requantize,
     "qnn.conv2d": _conv,

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..graph.growth import Growth
+from ..ir.growth import Growth
 from .branches import fold_branches
 from .evaluate import evaluate, numeric_types
 from .loops import Unroller

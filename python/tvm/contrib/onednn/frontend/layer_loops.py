@@ -28,15 +28,7 @@ from contextlib import AbstractContextManager
 from types import ModuleType
 from typing import Protocol
 
-from ..policy.rules.recurrent import (
-    DIRECTIONS,
-    GATES,
-    GRU,
-    LSTM,
-    has_lengths,
-    state_operands,
-    states_of,
-)
+from ..ops.recurrent import DIRECTIONS, GATES, GRU, LSTM, has_lengths, state_operands, states_of
 
 
 class Builder(Protocol):

@@ -14,169 +14,200 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""What declares the attributes of an op: a type and a default for each.
-
-Readers and rewrites give what they have; a node has the attributes of its op's declaration, each of
-its type, which nothing changes. So nothing else casts them, or asks whether they are there.
-"""
+"""What the row of an op declares: all that the project knows of it in Python."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from types import SimpleNamespace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 
-class Attr:
-    """The declaration of an attribute.
+from ..ir.dim import broadcast
+from ..ir.op_view import OpView, Tensor, Value
+from .attrs import Attr, declared
+from .tensors import result_elements
+
+# The cost weight where oneDNN has vector code and TVM calls a function of the C library.
+FUNCTION = 64
+
+
+def same_type(args: Sequence[Value], attrs: object) -> Value:
+    """Infer the type of the first operand."""
+    return Tensor(args[0].dims, args[0].dtype)
+
+
+def broadcast_type(args: Sequence[Value], attrs: object) -> Value:
+    """Infer the type of the operands of a binary elementwise op, broadcast to one shape."""
+    return Tensor(broadcast(*(arg.dims for arg in args)), args[0].dtype)
+
+
+@dataclass(frozen=True)
+class OpSchema:
+    """All that the partitioner knows about one op.
 
     Parameters
     ----------
     name : str
-        As the table, and so Relay, has it.
-    default : Any
-        What it is where nothing is given; without one, it must be given.
+        The Relay op, or the name of a virtual op, which starts with "dnnl.".
+    reason : Callable
+        The rule: returns None for a call that oneDNN can run, else why it cannot.
+    attrs : tuple[Attr, ...]
+        Its attributes.
+    infer : Callable
+        From the operands and the declared attributes of a call: what it computes, a tuple for an op
+        that returns one.
+    channel_axis : Callable | None
+        For an op that accepts a bias: the channel axis of a call's result.
+    heavy : bool
+        Whether the op computes enough to be worth a partition of its own.
+    cost_weight : int
+        For an op that is not heavy: what an element of its result counts when a partition is
+        weighed against TVM.
+    moves : str | None
+        For an op that computes nothing: "view" if it names elements in another way, "copy" if it
+        may have to move them. A partition may reach through it, but not consist of it.
+    reshapes : bool
+        Whether a view gives the same elements in the same order other dimensions.
+    keeps_values : bool
+        Whether each element of the result is one of the data's, whatever scale these have.
+    axis_behind : Callable | None
+        For a view: which axis of a call's results is an axis of its data, None if none is.
+    weight_axis : Callable | None
+        For an op with a weight: the axis of the output channels in a call's weight; None where the
+        weight has none.
+    reads_int8 : str | None
+        For an op that can read integers in 8 bits: "constant weight" or "weight" if it multiplies
+        data by it, "operands" if it reads each of its operands so, "data" if it has one and its
+        result must be in 8 bits, too.
+    post : str | None
+        "eltwise", "binary", "prelu" or "quantize" for an op that can be fused to the result of
+        another.
+    swaps : bool
+        Whether a binary op can be fused to its second operand.
+    fuses : tuple[str, ...]
+        What can be fused to the result of this op: kinds as in `post`, or ops by name.
+    kept_dims : int | None
+        How many of the last dimensions a reshape between the post-ops must keep, since the
+        primitive sees all the others as one; None where no reshape may be there.
+    flops : Callable
+        The number of floating-point operations of a call.
+    padding : str | None
+        For an op with an attribute `padding` that a pad can be folded into: what it pads with.
+        "zero"; "lowest", which no value of the data is below; or "average", which are zeros that
+        count if the attributes say so.
+    grows : bool
+        Whether an element of the result may be so much larger than the operands that float16 does
+        not hold it.
+    typed_operands : int | None
+        For an op that computes in float32 whatever it reads: how many operands have the data type
+        of the result. The others, such as masks, remain in float32 in reduced precision.
+    normalizes : bool
+        Whether the op scales rows of its data to one mean square, so that the sum of a residual
+        connection, which is what it reads in a transformer, is worth more bits than its result.
+    is_not_negative : Callable | None
+        Whether no element of a call's result is below zero, whatever the data; None for no.
+    scaled_weight : Callable | None
+        For an op with a weight that a factor of each output channel can be folded into: returns
+        the weight for a call, its old weight and the factors, as arrays.
+    relax : str | None
+        The ops of Relax that are read as this one, without "relax.", separated by spaces; None for
+        one of the same name, and no names for what Relax writes as several ops or does not have.
+    skips_positions : bool
+        Whether the op has strides that leave out spatial positions of its result, and may get
+        larger ones where what reads the result leaves out more.
+    patterns : str
+        The composites that the pattern table has of this op: what is fused to it, in words
+        separated by spaces.
+    patterns_int8 : str
+        The same of the composites whose op reads integers in 8 bits, but for those that each such
+        op has: with nothing fused to it, with a bias in front, and with a quantize.
     """
 
-    REQUIRED = object()
+    name: str
+    reason: Callable[[OpView], str | None]
+    channel_axis: Callable[[OpView], int] | None = None
+    attrs: tuple[Attr, ...] = ()
+    infer: Callable[[Sequence[Value], Any], Value] = same_type
+    heavy: bool = False
+    cost_weight: int = 1
+    moves: str | None = None
+    reshapes: bool = False
+    keeps_values: bool = False
+    axis_behind: Callable[[OpView, int], int | None] | None = None
+    weight_axis: Callable[[OpView], int | None] | None = None
+    reads_int8: str | None = None
+    post: str | None = None
+    swaps: bool = False
+    fuses: tuple[str, ...] = ()
+    kept_dims: int | None = None
+    flops: Callable[[OpView], int] = result_elements
+    padding: str | None = None
+    grows: bool = False
+    typed_operands: int | None = None
+    normalizes: bool = False
+    is_not_negative: Callable[[OpView], bool] | None = None
+    scaled_weight: Callable[[OpView, np.ndarray, np.ndarray], np.ndarray] | None = None
+    relax: str | None = None
+    skips_positions: bool = False
+    patterns: str = ""
+    patterns_int8: str = ""
 
-    def __init__(self, name: str, default: Any = REQUIRED):
-        self.name = name
-        self.is_required = default is Attr.REQUIRED
-        self.default = None if self.is_required else self.read(default)
+    def attributes(self, given: object) -> object:
+        """Return the attributes of a call as they are declared; see `attributes_of`."""
+        return declared(self.name, self.attrs, given)
 
-    def read(self, value: Any) -> Any:
-        """Return a value in the attribute's type; None, if it is given, stays None."""
-        return None if value is None else self.convert(value)
-
-    @staticmethod
-    def convert(value: Any) -> Any:
-        """Return a value, not None, in the attribute's type."""
-        return value
-
-
-class Int(Attr):
-    """An integer."""
-
-    @staticmethod
-    def convert(value: Any) -> int:
-        return int(_known(value))
-
-
-class Float(Attr):
-    """A number in double precision."""
-
-    @staticmethod
-    def convert(value: Any) -> float:
-        return float(_known(value))
-
-
-class Bool(Attr):
-    """True or False."""
-
-    @staticmethod
-    def convert(value: Any) -> bool:
-        return bool(_known(value))
+    @property
+    def relax_ops(self) -> list[str]:
+        """The ops of Relax that are read as this one, without "relax."."""
+        return [self.name] if self.relax is None else self.relax.split()
 
 
-class Text(Attr):
-    """A name, such as a mode or a layout."""
-
-    convert = staticmethod(str)
-
-
-class DType(Attr):
-    """The name of a data type; empty, which is the default, for that of the data."""
-
-    def __init__(self, name: str, default: Any = ""):
-        super().__init__(name, default)
-
-    def read(self, value: Any) -> str:
-        """Return the name; that of a type that is not given is empty."""
-        text = "" if value is None else str(value)
-        return "" if text in ("None", "void") else text
+def no_flops(call: OpView) -> int:
+    """Return 0, for an op that computes nothing."""
+    return 0
 
 
-class Ints(Attr):
-    """Integers, or a single one for all.
-
-    One that is not known stays as it is given, for the rule to refuse.
-    """
-
-    @staticmethod
-    def convert(value: Any) -> tuple:
-        value = _known(value)
-        return (value,) if isinstance(value, int) else tuple(map(_known, value))
+def always(call: OpView) -> bool:
+    """Return True, for an op of which something holds for every call."""
+    return True
 
 
-class Sections(Attr):
-    """A number of equal parts, or the indices at which parts end."""
-
-    @staticmethod
-    def convert(value: Any) -> int | tuple:
-        value = _known(value)
-        return value if isinstance(value, int) else tuple(map(_known, value))
+def root(name: str, reason, channel_axis, **fields) -> OpSchema:
+    """Make the row of an op that computes much, to which others are fused."""
+    fuses = ("eltwise", "binary", "prelu", "quantize")
+    return OpSchema(name, reason, channel_axis, heavy=True, fuses=fuses, **fields)
 
 
-class Pairs(Attr):
-    """Pairs of integers, one for each axis."""
-
-    @staticmethod
-    def convert(value: Any) -> tuple:
-        return tuple(Ints.convert(pair) for pair in value)
+def light(name: str, reason, channel_axis=None, **fields) -> OpSchema:
+    """Make the row of an op that wins nothing alone, to which others are fused."""
+    fuses = ("eltwise", "binary", "quantize")
+    return OpSchema(name, reason, channel_axis, cost_weight=0, fuses=fuses, **fields)
 
 
-def _known(value: Any) -> Any:
-    """Return the number that an object of an IR has."""
-    return getattr(value, "value", value)
+def function(name: str, reason, **fields) -> OpSchema:
+    """Make the row of an op that computes functions such as exp, and to which nothing is fused."""
+    return OpSchema(name, reason, cost_weight=FUNCTION, **fields)
 
 
-class Attributes(SimpleNamespace):
-    """The attributes of a call, which cannot be changed."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        raise AttributeError(f"attribute {name} cannot be changed")
-
-    __delattr__ = None
+def view(name: str, reason, **fields) -> OpSchema:
+    """Make the row of an op that names or orders elements in another way."""
+    return OpSchema(name, reason, moves="view", keeps_values=True, flops=no_flops, **fields)
 
 
-# The declarations by op.
-_DECLARED: dict[str, tuple[Attr, ...]] = {}
+def copy(name: str, reason, **fields) -> OpSchema:
+    """Make the row of an op that puts elements together in another way."""
+    return OpSchema(name, reason, moves="copy", flops=no_flops, **fields)
 
 
-def declare(ops: Mapping[str, Iterable[Attr]]) -> None:
-    """Declare the attributes of ops."""
-    _DECLARED.update({name: tuple(attrs) for name, attrs in ops.items()})
+def eltwise(name: str, reason, **fields) -> OpSchema:
+    """Make the row of a unary elementwise op."""
+    fields.update(fuses=("binary", "quantize"), reads_int8="data")
+    return OpSchema(name, reason, post="eltwise", **fields)
 
 
-def attributes_of(name: str | None, given: object) -> object:
-    """Return the attributes of a call as its op declares them.
-
-    Parameters
-    ----------
-    name : str | None
-        The op. Those of one that declares nothing are returned as they are given.
-    given : object
-        By the table's names. What is not declared, such as an attribute of a later version of TVM,
-        is kept.
-
-    Raises
-    ------
-    TypeError
-        An attribute without a default is not given, or a value is not of the attribute's type.
-    """
-    if name not in _DECLARED or isinstance(given, Attributes):
-        return given
-    values = {} if given is None else dict(vars(given))
-    for attr in _DECLARED[name]:
-        if attr.name in values:
-            try:
-                values[attr.name] = attr.read(values[attr.name])
-            except (TypeError, ValueError) as error:
-                text = f"attribute {attr.name}={values[attr.name]!r} of {name}: {error}"
-                raise TypeError(text) from error
-        elif attr.is_required:
-            raise TypeError(f"attribute {attr.name} of {name} is not given")
-        else:
-            values[attr.name] = attr.default
-    return Attributes(**values)
+def binary(name: str, reason, **fields) -> OpSchema:
+    """Make the row of a binary elementwise op, the second operand of which may be broadcast."""
+    fields.update(fuses=("eltwise", "binary", "quantize"), reads_int8="operands")
+    return OpSchema(name, reason, post="binary", **{"infer": broadcast_type, **fields})

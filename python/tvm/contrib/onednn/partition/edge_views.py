@@ -22,8 +22,8 @@ then, and so is a result of which a view is another one. TVM shares the memory o
 
 from __future__ import annotations
 
-from ..policy.graph import Graph
-from ..policy.op_spec import Rules
+from ..ir.numbered import Graph
+from ..ops.rules import Rules
 
 
 def trimmed(graph: Graph, members: list[int], rules: Rules) -> list[int]:

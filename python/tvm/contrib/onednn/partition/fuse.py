@@ -20,13 +20,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..policy.graph import Graph
-from ..policy.op_spec import OpSpec, Rules
-from ..policy.operands import BIAS_OPS, operand_kind
-from ..policy.quantized import dequantized_operands, is_dequantized
-from ..policy.rules.quantize import DEQUANTIZE, QUANTIZE, parameters
-from ..policy.rules.view import copied_at_end
-from ..policy.tensors import COMPILER
+from ..ir.graph import Graph as NodeGraph
+from ..ir.numbered import Graph
+from ..ops.int8 import dequantized_operands, is_dequantized
+from ..ops.operands import BIAS_OPS, operand_kind
+from ..ops.quantize import DEQUANTIZE, QUANTIZE, parameters
+from ..ops.rules import Rules
+from ..ops.schema import OpSchema
+from ..ops.tensors import COMPILER
+from ..ops.view import copied_at_end
 
 # oneDNN's limit of post-ops on one primitive is 32.
 MAX_POST_OPS = 32
@@ -42,7 +44,7 @@ class Fused:
     def __init__(self, graph: Graph, rules: Rules, root: int):
         self.graph, self.rules = graph, rules
         self.chain = [root]
-        self.root_spec: OpSpec = rules.ops[graph.ops[root]]
+        self.root_spec: OpSchema = rules.ops[graph.ops[root]]
         axis = self.root_spec.channel_axis
         self.channel_axis = axis(graph.views[root]) if axis else None
         # The part of the name of each op, "bias" for what is the primitive's bias argument; None
@@ -191,7 +193,7 @@ class Fused:
         is_reshaped = len(shape) != len(self._shape(self.chain[0]))
         return len(shape) - 1 if is_reshaped else self.channel_axis
 
-    def _binary_part(self, user: int, last: int, spec: OpSpec) -> str | None:
+    def _binary_part(self, user: int, last: int, spec: OpSchema) -> str | None:
         call, is_first = self.graph.views[user], self.graph.operands[user][0] == last
         operand, shape = call.args[1 if is_first else 0].shape, call.result.shape
         kind = operand_kind(call, operand, shape, self._channel_axis(shape))
@@ -230,13 +232,13 @@ def find_fused(graph: Graph, rules: Rules) -> Iterator[Fused]:
             yield fused
 
 
-def find_reshaped_bits(graph: Graph, rules: Rules) -> Iterator[tuple[int, int]]:
+def _find_reshaped_bits(graph: Graph, rules: Rules) -> Iterator[tuple[int, int]]:
     """Yield each reshape and the dequantize behind it that had better change places.
 
     See `Fused.reshaped_bits`. An op with two such operands is fused to one of them; the other it
     can read in 8 bits.
     """
-    if QUANTIZE not in graph.ops:
+    if not {QUANTIZE, DEQUANTIZE}.issubset(graph.ops):
         return
     chains = list(find_fused(graph, rules))
     used = {i for fused in chains for i in fused.chain[1:]}
@@ -245,3 +247,11 @@ def find_reshaped_bits(graph: Graph, rules: Rules) -> Iterator[tuple[int, int]]:
         if user is not None and user not in used:
             used.add(user)
             yield reshape, dequantize
+
+
+def move_dequantize_first(graph: NodeGraph, rules: Rules) -> None:
+    """Write a dequantize of a reshape as a reshape of a dequantize, where fusion goes on then."""
+    for reshape_index, i in list(_find_reshaped_bits(graph, rules)):
+        reshape, node = graph.nodes[reshape_index], graph.nodes[i]
+        real = graph.with_operands(node, [reshape.operands[0], *node.operands[1:]])
+        graph.replace(node, graph.with_operands(reshape, [real], node.type))

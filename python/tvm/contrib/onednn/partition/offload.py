@@ -21,11 +21,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ..graph.graph import Graph
-from ..graph.node import Node
-from ..policy.op_spec import Rules
-from ..report.failures import message_of, note_failure
+from ..failures import message_of, note_failure
+from ..ir.graph import Graph
+from ..ir.node import Node
+from ..ops.rules import Rules
 from ..rewrites.pipeline import Outcome, Rewrite, rewrite
+from .fuse import move_dequantize_first
 from .units import OffloadDecision, Units
 
 # Each attempt leaves all ops to TVM that the one before could not write.
@@ -110,7 +111,9 @@ def offload(
         if len(skipped) != known:
             known = len(skipped)
             graph = read()
-            outcome = rewrite(graph, rules, function, failures, first, skipped)
+            outcome = rewrite(
+                graph, rules, function, failures, first, skipped, (move_dequantize_first,)
+            )
         units = Units(graph, rules)
         decision = OffloadDecision(units)
         for call, error in rules.failed:

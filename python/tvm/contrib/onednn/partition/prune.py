@@ -18,9 +18,9 @@
 
 from __future__ import annotations
 
-from ..policy.op_spec import Rules
-from ..policy.op_view import OpView
-from ..policy.tensors import result_elements
+from ..ir.op_view import OpView
+from ..ops.rules import Rules
+from ..ops.tensors import result_elements
 
 # A region without a heavy op only moves memory. TVM fuses such ops into their neighbours, which
 # costs nothing there; a call into the runtime breaks that fusion.

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..policy.graph import Graph
+from ..ir.numbered import Graph
 
 
 class Regions:

@@ -18,10 +18,10 @@
 
 from __future__ import annotations
 
-from ..policy.graph import Graph
-from ..policy.op_spec import Rules
-from ..policy.op_view import OpView
-from ..policy.tensors import COMPILER
+from ..ir.numbered import Graph
+from ..ir.op_view import OpView
+from ..ops.rules import Rules
+from ..ops.tensors import COMPILER
 from .edge_views import trimmed
 from .fuse import Fused, find_fused
 from .prune import why_prune

@@ -22,13 +22,13 @@ import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from ..graph.graph import Graph
-from ..graph.node import CALL, FIELD, INPUT, NATIVE, TUPLE
-from ..graph.node import Node as GraphNode
+from ..ir.graph import Graph
+from ..ir.node import CALL, FIELD, INPUT, NATIVE, TUPLE
+from ..ir.node import Node as GraphNode
+from ..ir.op_view import OpView, Tensor, Value
+from ..ops.quantize import DEQUANTIZE
+from ..ops.rules import Rules
 from ..partition.units import OffloadDecision, Units
-from ..policy.op_spec import Rules
-from ..policy.op_view import OpView, Tensor, Value
-from ..policy.rules.quantize import DEQUANTIZE
 from .offload_report import LEFT, UNPARTITIONED, Node, scales_text, tensor_text
 
 

@@ -25,8 +25,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
-from ..policy.rules.quantize import DEQUANTIZE, QUANTIZE
-from ..policy.tensors import COMPILER, known_product
+from ..ops.quantize import DEQUANTIZE, QUANTIZE
+from ..ops.tensors import COMPILER, known_product
 from .page import to_html  # not for TVM
 
 UNPARTITIONED = "can be offloaded; the module is not partitioned"

@@ -23,10 +23,11 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 
+from ..failures import add_failure
+from ..ops.rules import Rules
+from ..ops.schema import OpSchema
 from ..options import Options
-from ..policy.op_spec import OpSpec, Rules
 from .describe import Description
-from .failures import add_failure
 from .offload_report import LEFT, UNPARTITIONED, Node, OffloadReport
 
 # The attribute of a partitioned module that has its record as JSON text.
@@ -98,7 +99,7 @@ def make_report(
     record: Record,
     functions: Mapping,
     partitions: int,
-    rows: Mapping[str, OpSpec],
+    rows: Mapping[str, OpSchema],
     closed: Callable,
     described: Callable,
 ) -> OffloadReport:
@@ -112,7 +113,7 @@ def make_report(
         Its functions by name, partitions left out.
     partitions : int
         How many partitions it has.
-    rows : Mapping[str, OpSpec]
+    rows : Mapping[str, OpSchema]
         The policy, for functions that have no record.
     closed : Callable
         Tells the ops of a function that is not looked into, and why; None for any other.

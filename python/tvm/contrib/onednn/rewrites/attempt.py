@@ -21,9 +21,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Optional
 
-from ..graph.graph import Graph
-from ..graph.node import CALL, Node
-from ..policy.op_spec import Rules
+from ..ir.graph import Graph
+from ..ir.node import CALL, Node
+from ..ops.rules import Rules
 
 # It edits a graph, and may return what it has folded into other ops.
 Rewrite = Callable[[Graph, Rules], Optional[list[Node]]]

@@ -27,11 +27,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ..graph.dim import Size, divided, is_same, product
-from ..graph.graph import Graph
-from ..graph.node import Node
+from ..ir.dim import Size, divided, is_same, product
+from ..ir.graph import Graph
+from ..ir.node import Node
+from ..ops.rules import Rules
 from ..options import Options
-from ..policy.op_spec import Rules
 from .attention_ops import ATTENTION
 from .attention_scores import (
     MATMUL,

@@ -24,10 +24,10 @@ from collections.abc import Callable, Sequence
 import ml_dtypes
 import numpy as np
 
-from ..graph.dim import Dim, is_same, number
-from ..graph.graph import Graph
-from ..graph.node import INPUT, Node
-from ..policy.op_view import Tensor
+from ..ir.dim import Dim, is_same, number
+from ..ir.graph import Graph
+from ..ir.node import INPUT, Node
+from ..ir.op_view import Tensor
 from .maker import Maker, UnsupportedOp, check_floats
 
 ATTENTION = "dnnl.attention"

@@ -22,8 +22,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..graph.dim import is_same
-from ..graph.node import CALL, Node, scalar_of
+from ..ir.dim import is_same
+from ..ir.node import CALL, Node, scalar_of
 from .maker import Maker, UnsupportedOp
 from .softmax_guards import filled_value
 

@@ -21,10 +21,10 @@ oneDNN adds a bias in its accumulators, at no cost; behind a residual it is one 
 
 from __future__ import annotations
 
-from ..graph.graph import Graph
-from ..graph.node import INPUT, Node
-from ..policy.op_spec import Rules
-from ..policy.operands import BIAS_OPS
+from ..ir.graph import Graph
+from ..ir.node import INPUT, Node
+from ..ops.operands import BIAS_OPS
+from ..ops.rules import Rules
 
 
 def move_bias_first(graph: Graph, rules: Rules) -> None:

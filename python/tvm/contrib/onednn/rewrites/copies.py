@@ -20,10 +20,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..graph.node import Node
-from ..policy.op_view import Tensor
-from ..policy.rules.view import MAX_LINES
-from ..policy.tensors import ints
+from ..ir.node import Node
+from ..ir.op_view import Tensor
+from ..ops.tensors import ints
+from ..ops.view import MAX_LINES
 from .maker import Maker, UnsupportedOp, check_moved
 
 

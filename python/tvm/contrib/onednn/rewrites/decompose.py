@@ -24,11 +24,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from ..graph.dim import Dim, product
-from ..graph.graph import Graph
-from ..graph.node import Node, made_below
-from ..policy.op_spec import EXCLUDED, Rules
-from ..policy.op_view import Tensor
+from ..ir.dim import Dim, product
+from ..ir.graph import Graph
+from ..ir.node import Node, made_below
+from ..ir.op_view import Tensor
+from ..ops.rules import EXCLUDED, Rules
 from .attention_ops import attention
 from .copies import COPIES
 from .logic import LOGIC

@@ -29,11 +29,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..graph.graph import Graph
-from ..graph.node import Node, scalar_of
-from ..policy.op_spec import Rules
-from ..policy.op_view import Tensor
-from ..policy.rules.quantize import DEQUANTIZE, QUANTIZE
+from ..ir.graph import Graph
+from ..ir.node import Node, scalar_of
+from ..ir.op_view import Tensor
+from ..ops.quantize import DEQUANTIZE, QUANTIZE
+from ..ops.rules import Rules
 from .dynamic_quantization import DynamicData, is_op, read_data, scaled, uncast
 
 FAKE_QUANTIZE = "dnnl.dynamic_fake_quantize"

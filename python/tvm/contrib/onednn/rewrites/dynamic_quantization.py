@@ -29,10 +29,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..graph.graph import Graph
-from ..graph.node import CALL, FIELD, TUPLE, Node, scalar_of
-from ..policy.op_spec import Rules
-from ..policy.rules.quantize import DEQUANTIZE, QUANTIZE, symmetric
+from ..ir.graph import Graph
+from ..ir.node import CALL, FIELD, TUPLE, Node, scalar_of
+from ..ops.quantize import DEQUANTIZE, QUANTIZE, symmetric
+from ..ops.rules import Rules
 
 DYNAMIC_DENSE = "dnnl.dynamic_quantized_dense"
 

@@ -24,12 +24,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..graph.graph import Graph
-from ..graph.node import Node
-from ..policy import cpu
-from ..policy.op_spec import Rules
-from ..policy.op_view import Tensor
-from ..policy.rules.quantize import QUANTIZE
+from .. import cpu
+from ..ir.graph import Graph
+from ..ir.node import Node
+from ..ir.op_view import Tensor
+from ..ops.quantize import QUANTIZE
+from ..ops.rules import Rules
 
 
 def propagate_nan(graph: Graph, rules: Rules) -> None:

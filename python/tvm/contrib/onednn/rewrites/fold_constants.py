@@ -26,14 +26,14 @@ import math
 
 import numpy as np
 
-from ..graph.evaluate import constant_value
-from ..graph.graph import Graph
-from ..graph.node import CALL, FIELD, TUPLE, Node
-from ..graph.numpy_types import numpy_type
-from ..policy.op_spec import Rules
-from ..policy.op_view import Tensor
-from ..policy.rules.quantize import DEQUANTIZE, QUANTIZE, quantized
-from ..policy.tensors import MOST_FILLED
+from ..ir.graph import Graph
+from ..ir.node import CALL, FIELD, TUPLE, Node
+from ..ir.numpy_types import numpy_type
+from ..ir.op_view import Tensor
+from ..ops.evaluate import constant_value
+from ..ops.quantize import DEQUANTIZE, QUANTIZE, quantized
+from ..ops.rules import Rules
+from ..ops.tensors import MOST_FILLED
 from .move_in_int8 import dequantized_constant
 
 

@@ -29,12 +29,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..graph.graph import Graph
-from ..graph.node import FIELD, Node
-from ..graph.numpy_types import rounded
-from ..policy.op_spec import Rules
-from ..policy.rules.quantize import along
-from ..policy.rules.reduce import batch_norm_affine
+from ..ir.graph import Graph
+from ..ir.node import FIELD, Node
+from ..ir.numpy_types import rounded
+from ..ops.quantize import along
+from ..ops.reduce import batch_norm_affine
+from ..ops.rules import Rules
 from .scale_walk import Affine, ScaleWalk
 
 

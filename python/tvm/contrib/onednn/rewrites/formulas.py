@@ -28,8 +28,8 @@ import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ..policy.graph import Graph
-from ..policy.op_view import Tensor
+from ..ir.numbered import Graph
+from ..ir.op_view import Tensor
 
 # Two or three constants, each rounded, and their product: the largest relative error.
 ROUNDING = {"float32": 5 * 2.0**-24, "float16": 3 * 2.0**-11, "bfloat16": 3 * 2.0**-8 / 2}

@@ -23,9 +23,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..graph.graph import Graph
-from ..graph.node import Node
-from ..policy.op_spec import Rules
+from ..ir.graph import Graph
+from ..ir.node import Node
+from ..ops.rules import Rules
 from .formulas import ROOTS, FormulaReader
 from .norm_readers import InstanceNormReader, LayerNormReader, Normalization, RMSNormReader
 

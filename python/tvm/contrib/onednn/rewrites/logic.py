@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from ..graph.node import Node
+from ..ir.node import Node
 from .maker import Maker, UnsupportedOp, check_floats
 
 

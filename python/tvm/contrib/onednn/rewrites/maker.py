@@ -20,12 +20,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..graph.dim import is_same
-from ..graph.graph import Graph
-from ..graph.node import Node
-from ..policy import cpu
-from ..policy.op_view import Tensor
-from ..policy.tensors import VIEWED
+from .. import cpu
+from ..ir.dim import is_same
+from ..ir.graph import Graph
+from ..ir.node import Node
+from ..ir.op_view import Tensor
+from ..ops.tensors import VIEWED
 
 
 class UnsupportedOp(Exception):

@@ -22,10 +22,10 @@ has no counterpart in oneDNN, and a dense layer needs neither.
 
 from __future__ import annotations
 
-from ..graph.dim import is_same
-from ..graph.graph import Graph
-from ..graph.node import Node
-from ..policy.op_spec import Rules
+from ..ir.dim import is_same
+from ..ir.graph import Graph
+from ..ir.node import Node
+from ..ops.rules import Rules
 from .attention_scores import is_inside, is_same_shape
 
 _RESHAPE = ("reshape", "relax.reshape")

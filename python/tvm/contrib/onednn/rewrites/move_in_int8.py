@@ -30,13 +30,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ..graph.graph import Graph
-from ..graph.node import CALL, FIELD, TUPLE, Node, constant
-from ..partition.fuse import find_reshaped_bits
-from ..policy.op_spec import Rules
-from ..policy.op_view import Tensor
-from ..policy.quantized import goes_before_rounding, reads_weight
-from ..policy.rules.quantize import (
+from ..ir.graph import Graph
+from ..ir.node import CALL, FIELD, TUPLE, Node, constant
+from ..ir.op_view import Tensor
+from ..ops.int8 import goes_before_rounding, reads_weight
+from ..ops.quantize import (
     DEQUANTIZE,
     QUANTIZE,
     along,
@@ -45,7 +43,8 @@ from ..policy.rules.quantize import (
     real_bounds,
     symmetric,
 )
-from ..policy.tensors import EIGHT_BITS
+from ..ops.rules import Rules
+from ..ops.tensors import EIGHT_BITS
 
 
 def merge_equal(graph: Graph, rules: Rules) -> None:
@@ -98,14 +97,6 @@ def move_relu_first(graph: Graph, rules: Rules) -> None:
             relu = graph.with_operands(node, [bits.operands[0]])
             bits = graph.with_operands(bits, [relu, *bits.operands[1:]])
             graph.replace(node, graph.with_operands(real, [bits, *parameters_]))
-
-
-def move_dequantize_first(graph: Graph, rules: Rules) -> None:
-    """Write a dequantize of a reshape as a reshape of a dequantize, where fusion goes on then."""
-    for reshape_index, i in list(find_reshaped_bits(graph, rules)):
-        reshape, node = graph.nodes[reshape_index], graph.nodes[i]
-        real = graph.with_operands(node, [reshape.operands[0], *node.operands[1:]])
-        graph.replace(node, graph.with_operands(reshape, [real], node.type))
 
 
 def move_in_int8(graph: Graph, rules: Rules) -> None:

@@ -29,10 +29,10 @@ from collections import Counter
 import ml_dtypes
 import numpy as np
 
-from ..graph.graph import Graph
-from ..graph.node import Node
-from ..policy.op_spec import Rules
-from ..policy.rules.recurrent import GATES
+from ..ir.graph import Graph
+from ..ir.node import Node
+from ..ops.recurrent import GATES
+from ..ops.rules import Rules
 
 # The weights of a direction, 2.4 MB in float32. Measured with 1 and 20 steps of one sequence,
 # AVX-512 and a cache of 2 MB per core: 1.1 of the time of float32 with 0.5M weights, 0.8 with 0.8M

@@ -26,7 +26,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from ..policy.graph import Graph
+from ..ir.numbered import Graph
 
 
 class Normalization(NamedTuple):

@@ -30,13 +30,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..policy.graph import Graph
-from ..policy.op_spec import Rules
-from ..policy.op_view import OpView
-from ..policy.operands import BIAS_OPS
-from ..policy.quantized import is_dequantized
-from ..policy.rules.quantize import DEQUANTIZE, symmetric
-from ..policy.tensors import EIGHT_BITS, ints
+from ..ir.numbered import Graph
+from ..ir.op_view import OpView
+from ..ops.int8 import is_dequantized
+from ..ops.operands import BIAS_OPS
+from ..ops.quantize import DEQUANTIZE, symmetric
+from ..ops.rules import Rules
+from ..ops.tensors import EIGHT_BITS, ints
 
 
 class OffsetConv(NamedTuple):

@@ -23,11 +23,11 @@ from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from .. import interrupts, progress
-from ..graph.graph import Graph
-from ..policy.op_spec import Rules
-from ..policy.quantized import weights_in_float32
-from ..policy.rules.quantize import DEQUANTIZE
-from ..report.failures import note_failure
+from ..failures import note_failure
+from ..ir.graph import Graph
+from ..ops.int8 import weights_in_float32
+from ..ops.quantize import DEQUANTIZE
+from ..ops.rules import Rules
 from .attempt import Rewrite, attempt
 from .attention import fuse_attention
 from .bias_order import move_bias_first
@@ -43,7 +43,6 @@ from .merged_rows import split_merged_rows
 from .move_in_int8 import (
     fold_dequantized,
     merge_equal,
-    move_dequantize_first,
     move_in_int8,
     move_relu_first,
 )
@@ -82,6 +81,7 @@ def rewrite(
     failures: dict[str, str],
     first: Sequence[Rewrite] = (),
     skipped: Collection[str] = (),
+    last: Sequence[Rewrite] = (),
 ) -> Outcome:
     """Rewrite a graph into what oneDNN runs well.
 
@@ -102,6 +102,8 @@ def rewrite(
         Rewrites of one IR, which precede the others.
     skipped : Collection[str]
         Names of rewrites to leave out.
+    last : Sequence[Rewrite]
+        Rewrites that prepare the fusion, which follow the others.
     """
     run = _Run(graph, rules, function, failures, skipped)
     run.steps(*first)
@@ -126,8 +128,7 @@ def rewrite(
     if rules.options.precision != "float32":
         run.steps(narrow_layers, reduce_precision)
         run.in_float32 += layers_in_float32(graph, rules)
-    if run.is_quantized:
-        run.steps(move_dequantize_first)
+    run.steps(*last)
     return Outcome(run.folded, run.in_float32)
 
 

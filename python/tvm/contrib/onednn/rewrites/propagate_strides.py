@@ -21,9 +21,9 @@ In the pre-activated ResNet-50 this saves a tenth of the work.
 
 from __future__ import annotations
 
-from ..graph.graph import Graph
-from ..graph.node import FIELD, Node
-from ..policy.op_spec import Rules
+from ..ir.graph import Graph
+from ..ir.node import FIELD, Node
+from ..ops.rules import Rules
 from .read_positions import ReadPositions, Subsample
 
 

@@ -20,13 +20,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..graph.graph import Graph
-from ..graph.node import Node
-from ..policy.op_view import OpView
-from ..policy.operands import BIAS_OPS
-from ..policy.rules.conv import merged_weight_shape
-from ..policy.rules.quantize import DEQUANTIZE, along
-from ..policy.table import TABLE
+from ..ir.graph import Graph
+from ..ir.node import Node
+from ..ir.op_view import OpView
+from ..ops.conv import merged_weight_shape
+from ..ops.operands import BIAS_OPS
+from ..ops.quantize import DEQUANTIZE, along
+from ..ops.table import TABLE
 
 # The rows of the float ops of QNN ops that accumulate in int32.
 ACCUMULATING = {

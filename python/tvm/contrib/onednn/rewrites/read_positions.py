@@ -28,12 +28,12 @@ import math
 from functools import cached_property
 from typing import NamedTuple, Optional
 
-from ..policy.graph import Graph
-from ..policy.op_spec import Rules
-from ..policy.op_view import OpView
-from ..policy.rules.conv import SPATIAL
-from ..policy.rules.quantize import DEQUANTIZE, QUANTIZE, is_per_tensor
-from ..policy.tensors import ints
+from ..ir.numbered import Graph
+from ..ir.op_view import OpView
+from ..ops.conv import SPATIAL
+from ..ops.quantize import DEQUANTIZE, QUANTIZE, is_per_tensor
+from ..ops.rules import Rules
+from ..ops.tensors import ints
 
 # The steps along each axis; None for 1 along all.
 Steps = Optional[tuple[int, ...]]

@@ -29,14 +29,14 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from ..graph.evaluate import constant_value
-from ..graph.graph import Graph
-from ..graph.node import CALL, TUPLE, Node, made_below
-from ..policy.op_spec import Rules
-from ..policy.op_view import Tensor
-from ..policy.rules.quantize import DEQUANTIZE, QUANTIZE, parameters, real_bounds
-from ..policy.table import TABLE
-from ..policy.tensors import EIGHT_BITS, ints
+from ..ir.graph import Graph
+from ..ir.node import CALL, TUPLE, Node, made_below
+from ..ir.op_view import Tensor
+from ..ops.evaluate import constant_value
+from ..ops.quantize import DEQUANTIZE, QUANTIZE, parameters, real_bounds
+from ..ops.rules import Rules
+from ..ops.table import TABLE
+from ..ops.tensors import EIGHT_BITS, ints
 from .qnn_sums import ACCUMULATING, dequantized, read_sum, values_of
 
 _POOLS = [name for name, row in TABLE.items() if row.padding == "average"]

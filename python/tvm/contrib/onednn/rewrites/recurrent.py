@@ -27,10 +27,10 @@ import hashlib
 from collections import defaultdict
 from typing import NamedTuple
 
-from ..graph.graph import Graph
-from ..graph.node import CALL, FIELD, Node, made_below
-from ..policy.op_spec import Rules
-from ..policy.operands import BIAS_OPS, is_per_channel
+from ..ir.graph import Graph
+from ..ir.node import CALL, FIELD, Node, made_below
+from ..ops.operands import BIAS_OPS, is_per_channel
+from ..ops.rules import Rules
 
 
 class _Step(NamedTuple):

@@ -28,10 +28,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..graph.graph import Graph
-from ..graph.node import CALL, Node
-from ..policy.op_spec import Rules
-from ..policy.rules.recurrent import GATES, GRU, LSTM, RNN
+from ..ir.graph import Graph
+from ..ir.node import CALL, Node
+from ..ops.recurrent import GATES, GRU, LSTM, RNN
+from ..ops.rules import Rules
 from .recurrent_results import Layer, Results, sequence_of
 from .recurrent_steps import Step, is_joined, position_of, read_step, unreversed
 from .recurrent_weights import Initial, Input, Weights

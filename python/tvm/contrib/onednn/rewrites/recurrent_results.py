@@ -18,10 +18,10 @@
 
 from __future__ import annotations
 
-from ..graph.graph import Graph
-from ..graph.node import CALL, TUPLE, Node
-from ..policy.op_view import Tensor
-from ..policy.rules.recurrent import LSTM
+from ..ir.graph import Graph
+from ..ir.node import CALL, TUPLE, Node
+from ..ir.op_view import Tensor
+from ..ops.recurrent import LSTM
 from .maker import Maker
 from .recurrent_steps import Step, is_joined, is_reverse_of_steps
 

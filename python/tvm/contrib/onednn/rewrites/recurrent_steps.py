@@ -29,10 +29,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..graph.infer import sliced
-from ..graph.node import CALL, FIELD, TUPLE, Node
-from ..policy.op_view import Tensor
-from ..policy.rules.recurrent import GRU, LSTM, RNN
+from ..ir.node import CALL, FIELD, TUPLE, Node
+from ..ir.op_view import Tensor
+from ..ops.infer import sliced
+from ..ops.recurrent import GRU, LSTM, RNN
 
 # A gate is computed by fewer ops than this; so each is read in constant time.
 MAX_OPS = 24

@@ -24,8 +24,8 @@ from typing import NamedTuple, Optional
 
 import numpy as np
 
-from ..graph.node import Node
-from ..policy.rules.recurrent import LSTM
+from ..ir.node import Node
+from ..ops.recurrent import LSTM
 from .recurrent_steps import Gate, Product, Step, is_same
 
 # An operand of the weight of the input, and `Product.sequence`.

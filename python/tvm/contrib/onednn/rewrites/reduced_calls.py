@@ -24,13 +24,13 @@ from itertools import dropwhile, filterfalse
 import ml_dtypes
 import numpy as np
 
-from ..policy.graph import Graph
-from ..policy.op_spec import Rules
-from ..policy.op_view import Tensor, Value
-from ..policy.quantized import dequantized_operands
-from ..policy.rules.quantize import DEQUANTIZE, QUANTIZE
-from ..policy.rules.recurrent import GATES
-from ..policy.tensors import known_product
+from ..ir.numbered import Graph
+from ..ir.op_view import Tensor, Value
+from ..ops.int8 import dequantized_operands
+from ..ops.quantize import DEQUANTIZE, QUANTIZE
+from ..ops.recurrent import GATES
+from ..ops.rules import Rules
+from ..ops.tensors import known_product
 
 # The types of conditions and indices, which stay as they are.
 KEPT = ("bool", "int32")

@@ -22,10 +22,10 @@ reduced ones: oneDNN computes these in float32 inside, whatever the type of thei
 
 from __future__ import annotations
 
-from ..graph.graph import Graph
-from ..graph.node import FIELD, TUPLE, Node
-from ..policy.op_spec import Rules
-from ..policy.op_view import Tensor, Value
+from ..ir.graph import Graph
+from ..ir.node import FIELD, TUPLE, Node
+from ..ir.op_view import Tensor, Value
+from ..ops.rules import Rules
 from .reduced_calls import KEPT, ReducedCalls
 
 

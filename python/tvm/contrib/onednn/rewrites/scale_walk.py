@@ -23,9 +23,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..policy.graph import Graph
-from ..policy.op_spec import Rules
-from ..policy.op_view import OpView, Tensor
+from ..ir.numbered import Graph
+from ..ir.op_view import OpView, Tensor
+from ..ops.rules import Rules
 
 # Not fields of the rows: what each does to the factor and the summand is told in `_step`.
 ADDITIONS = ("add", "subtract", "nn.bias_add")

@@ -20,12 +20,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..graph.dim import is_same
-from ..graph.graph import Graph
-from ..graph.infer_windows import POOLS, both_sides, for_each, spatial_axes
-from ..graph.node import CALL, FIELD, NATIVE, TUPLE, Node, scalar_of
-from ..policy.op_spec import Rules
-from ..policy.op_view import Tensor
+from ..ir.dim import is_same
+from ..ir.graph import Graph
+from ..ir.node import CALL, FIELD, NATIVE, TUPLE, Node, scalar_of
+from ..ir.op_view import Tensor
+from ..ops.infer_windows import POOLS, both_sides, for_each, spatial_axes
+from ..ops.rules import Rules
 
 _SOFTMAX = ("nn.fast_softmax", "nn.log_softmax", "nn.softmax")
 

@@ -33,9 +33,9 @@ import math
 
 import numpy as np
 
-from ..graph.graph import Graph
-from ..graph.node import CALL, Node
-from ..policy.op_spec import Rules
+from ..ir.graph import Graph
+from ..ir.node import CALL, Node
+from ..ops.rules import Rules
 
 NAN_SAFE, MASKED = "dnnl.nan_safe_softmax", "dnnl.masked_softmax"
 

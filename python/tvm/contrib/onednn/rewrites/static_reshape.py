@@ -32,12 +32,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..graph.dim import Dim, Size, divided, product
-from ..graph.graph import Graph
-from ..graph.node import Node
-from ..graph.shape_values import ShapeValues
-from ..policy.op_spec import Rules
-from ..policy.op_view import Tensor
+from ..ir.dim import Dim, Size, divided, product
+from ..ir.graph import Graph
+from ..ir.node import Node
+from ..ir.op_view import Tensor
+from ..ops.rules import Rules
+from ..ops.shape_values import ShapeValues
 
 # Ops that compute rows one by one, of any number of dimensions. onnxruntime writes a softmax along
 # the last axis as one of rows when it brings a model of an opset before 13 to a newer one.

@@ -20,10 +20,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..graph.graph import Graph
-from ..graph.node import Node
-from ..policy.op_spec import Rules
-from ..policy.rules.quantize import DEQUANTIZE
+from ..ir.graph import Graph
+from ..ir.node import Node
+from ..ops.quantize import DEQUANTIZE
+from ..ops.rules import Rules
 from .offset_weights import OffsetConv, matrix_of, names_with_weight, offset_convs, terms_of
 
 

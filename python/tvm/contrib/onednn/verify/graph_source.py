@@ -25,13 +25,13 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from ..graph.dim import symbol_of
-from ..graph.evaluate import is_defined, sizes_of, value_of
-from ..graph.graph import Graph
-from ..graph.node import CALL, CONSTANT, FIELD, NATIVE, Node
-from ..graph.numpy_types import UndefinedResult
-from ..policy.op_view import Tensor
-from ..policy.tensors import EIGHT_BITS
+from ..ir.dim import symbol_of
+from ..ir.graph import Graph
+from ..ir.node import CALL, CONSTANT, FIELD, NATIVE, Node
+from ..ir.numpy_types import UndefinedResult
+from ..ir.op_view import Tensor
+from ..ops.evaluate import is_defined, sizes_of, value_of
+from ..ops.tensors import EIGHT_BITS
 from .check import CannotRun, Step
 from .compare import EPSILON, coarsest, rounded_at_random
 

@@ -22,8 +22,8 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from ..graph.graph import Graph
-from ..graph.node import CALL, Node
+from ..ir.graph import Graph
+from ..ir.node import CALL, Node
 
 # Ops that rewrites turn into each other: the runtime has one kind of kernel for them.
 _MATMULS = ("matmul", "nn.matmul", "nn.dense", "nn.batch_matmul")

@@ -30,9 +30,9 @@ import tvm_ffi
 from tvm.contrib.onednn import compiler_lock, garbage, interrupts, progress
 from tvm.contrib.onednn.compiled_model import CompiledModel, partitioned
 from tvm.contrib.onednn.export import check_writes_of, export_library
+from tvm.contrib.onednn.ops.rules import Rules
+from tvm.contrib.onednn.ops.table import TABLE
 from tvm.contrib.onednn.options import make_options
-from tvm.contrib.onednn.policy.op_spec import Rules
-from tvm.contrib.onednn.policy.table import TABLE
 from tvm.contrib.onednn.report.offload_report import OffloadReport
 from tvm.contrib.onednn.verify.check import VerificationError
 from tvm.contrib.onednn.verify.table import Verification

@@ -16,7 +16,7 @@
 # under the License.
 """Offload policy of oneDNN (DNNL): which ops it runs, which it fuses, and when.
 
-``tvm/contrib/onednn/policy/table.py`` has a row for each op that oneDNN runs. The private package
+``tvm/contrib/onednn/ops/table.py`` has a row for each op that oneDNN runs. The private package
 ``_dnnl`` makes patterns, annotations and partitions of them.
 """
 
@@ -30,13 +30,12 @@ from pathlib import Path
 
 import tvm
 from tvm import relay
-from tvm.contrib.onednn import cache, compiler_lock, garbage, progress
+from tvm.contrib.onednn import cache, compiler_lock, cpu, garbage, progress
 from tvm.contrib.onednn.compiled_model import CompiledModel, check_onnx_only, partitioned
 from tvm.contrib.onednn.export import check_writes_of, export_library
+from tvm.contrib.onednn.ops.rules import Rules
+from tvm.contrib.onednn.ops.table import TABLE
 from tvm.contrib.onednn.options import make_options
-from tvm.contrib.onednn.policy import cpu
-from tvm.contrib.onednn.policy.op_spec import Rules
-from tvm.contrib.onednn.policy.table import TABLE
 from tvm.contrib.onednn.report.offload_report import OffloadReport
 from tvm.contrib.onednn.verify.check import VerificationError, is_flag_set
 from tvm.contrib.onednn.verify.table import Verification

@@ -99,7 +99,7 @@ constexpr Family Reshape(Types (*infer)(const NodeReader&, const Types&)) {
   return {infer, LowerReshape, kAny, Fuses::kNothing, PostOp::kView};
 }
 
-// Keep in step with the rows of python/tvm/contrib/onednn/policy/table.py; a test
+// Keep in step with the rows of python/tvm/contrib/onednn/ops/table.py; a test
 // compares the two. Columns: name, inputs (min, max), family, algorithm, its parameters.
 const OpSpec kOps[] = {
     {"nn.conv1d", 2, 2, kConv},

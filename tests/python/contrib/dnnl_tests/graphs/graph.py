@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 import tvm
 from tvm import relay
-from tvm.contrib.onednn.graph.numpy_types import numpy_type
+from tvm.contrib.onednn.ir.numpy_types import numpy_type
 
 # A result: the number of the step that makes it, and which of its results it is.
 Ref = tuple

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import tvm
 from tvm import relay
-from tvm.contrib.onednn.graph.numpy_types import numpy_type
+from tvm.contrib.onednn.ir.numpy_types import numpy_type
 from tvm.relay.expr_functor import ExprMutator
 from tvm.relay.op.contrib._dnnl.ir.dataflow_graph import is_partition
 from tvm.testing import dnnl as testing

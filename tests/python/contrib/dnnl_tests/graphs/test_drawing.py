@@ -19,8 +19,8 @@
 import itertools
 
 import pytest
-from tvm.contrib.onednn.policy import cpu
-from tvm.contrib.onednn.policy.table import TABLE
+from tvm.contrib.onednn import cpu
+from tvm.contrib.onednn.ops.table import TABLE
 from tvm.relay.op.contrib import dnnl
 from tvm.relay.op.contrib._dnnl.partition.pattern_table import composites
 from tvm.testing import dnnl as testing

@@ -33,14 +33,14 @@ import numpy as np
 import pytest
 import tvm
 from tvm import relay
-from tvm.contrib.onednn.graph import numpy_moves
-from tvm.contrib.onednn.graph.dim import Dim, substituted
-from tvm.contrib.onednn.graph.infer import COMPARISONS, infer
-from tvm.contrib.onednn.graph.node import CALL, INPUT, Node
-from tvm.contrib.onednn.policy import cpu
-from tvm.contrib.onednn.policy.op_spec import Rules
-from tvm.contrib.onednn.policy.op_view import Tensor
-from tvm.contrib.onednn.policy.table import TABLE
+from tvm.contrib.onednn import cpu
+from tvm.contrib.onednn.ir.dim import Dim, substituted
+from tvm.contrib.onednn.ir.node import CALL, INPUT, Node
+from tvm.contrib.onednn.ir.op import infer
+from tvm.contrib.onednn.ir.op_view import Tensor
+from tvm.contrib.onednn.ops import numpy_moves
+from tvm.contrib.onednn.ops.rules import Rules
+from tvm.contrib.onednn.ops.table import COMPARISONS, TABLE
 from tvm.relay.op.contrib import dnnl
 from tvm.relay.op.contrib._dnnl.ir.dataflow_graph import is_partition
 from tvm.relay.op.contrib._dnnl.ir.relay_view import plain_attrs, view_of

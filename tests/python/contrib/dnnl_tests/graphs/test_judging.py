@@ -23,8 +23,8 @@ import numpy as np
 import pytest
 import tvm
 from tvm import relay
-from tvm.contrib.onednn.graph import numpy_ops
-from tvm.contrib.onednn.policy import cpu
+from tvm.contrib.onednn import cpu
+from tvm.contrib.onednn.ops import numpy_ops
 from tvm.relay.op.contrib import dnnl
 from tvm.testing import dnnl as testing
 

@@ -29,8 +29,8 @@ from pathlib import Path
 import pytest
 import tvm
 from tvm import relay
-from tvm.contrib.onednn.policy.op_spec import Rules
-from tvm.contrib.onednn.policy.table import TABLE
+from tvm.contrib.onednn.ops.rules import Rules
+from tvm.contrib.onednn.ops.table import TABLE
 from tvm.relay.op.contrib import dnnl
 from tvm.relay.op.contrib._dnnl.ir.dataflow_graph import is_partition
 from tvm.relay.op.contrib._dnnl.ir.relay_view import view_of

@@ -26,7 +26,7 @@ import onnx
 import pytest
 import tvm
 from tvm import relay
-from tvm.contrib.onednn.policy import cpu
+from tvm.contrib.onednn import cpu
 from tvm.driver.tvmc import TVMCException
 from tvm.driver.tvmc.composite_target import get_codegen_by_target
 from tvm.driver.tvmc.main import _main as tvmc

@@ -21,7 +21,7 @@ import pytest
 import tvm
 from onnx import TensorProto, helper, numpy_helper
 from tvm import relay
-from tvm.contrib.onednn.graph import numpy_ops
+from tvm.contrib.onednn.ops import numpy_ops
 from tvm.relay.frontend import onnx as frontend
 from tvm.relay.op.contrib import dnnl
 

@@ -25,7 +25,7 @@ import numpy as np
 import onnx
 import pytest
 from tvm import relay
-from tvm.contrib.onednn.policy import cpu
+from tvm.contrib.onednn import cpu
 from tvm.relay.op.contrib import dnnl
 from tvm.testing import dnnl as testing
 

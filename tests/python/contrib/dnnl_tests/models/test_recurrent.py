@@ -26,9 +26,9 @@ import pytest
 import tvm
 from onnx import TensorProto, helper, numpy_helper
 from tvm import relay
-from tvm.contrib.onednn.policy import cpu
-from tvm.contrib.onednn.policy.op_spec import Rules
-from tvm.contrib.onednn.policy.table import TABLE
+from tvm.contrib.onednn import cpu
+from tvm.contrib.onednn.ops.rules import Rules
+from tvm.contrib.onednn.ops.table import TABLE
 from tvm.contrib.onednn.rewrites import narrow_layers
 from tvm.contrib.onednn.rewrites.pipeline import rewrite
 from tvm.relay.frontend import onnx_repairs

@@ -19,8 +19,8 @@
 from typing import NamedTuple
 
 from tvm import relay
-from tvm.contrib.onednn.policy.op_spec import Rules
-from tvm.contrib.onednn.policy.table import TABLE
+from tvm.contrib.onednn.ops.rules import Rules
+from tvm.contrib.onednn.ops.table import TABLE
 from tvm.relay.op.contrib._dnnl.ir.dataflow_graph import STOP_FUSION, is_partition, op_calls
 from tvm.relay.op.contrib._dnnl.ir.relay_view import view_of
 

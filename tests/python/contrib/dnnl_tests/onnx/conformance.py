@@ -191,7 +191,7 @@ def run_case(folder):
 
 def dnnl_warning():
     """Return the class of the warnings about functions that were left alone."""
-    from tvm.contrib.onednn.report import failures  # pylint: disable=import-outside-toplevel
+    from tvm.contrib.onednn import failures  # pylint: disable=import-outside-toplevel
 
     return failures.PartitionWarning
 

@@ -21,7 +21,7 @@ import pathlib
 
 import pytest
 import tvm
-from tvm.contrib.onednn.policy import cpu
+from tvm.contrib.onednn import cpu
 
 from dnnl_tests.onnx import conformance
 

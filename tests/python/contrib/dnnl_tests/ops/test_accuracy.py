@@ -22,7 +22,7 @@ The bounds are those of docs/numerics.md. `ONEDNN_MAX_CPU_ISA` and `--onednn-new
 import numpy as np
 import pytest
 from scipy import special
-from tvm.contrib.onednn.policy.table import TABLE
+from tvm.contrib.onednn.ops.table import TABLE
 
 from dnnl_tests.kernel import outer_product, run_kernel
 from dnnl_tests.marks import json_only

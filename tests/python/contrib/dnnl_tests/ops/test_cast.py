@@ -21,7 +21,7 @@ import pytest
 import tvm
 from ml_dtypes import bfloat16
 from tvm import relay
-from tvm.contrib.onednn.policy import cpu
+from tvm.contrib.onednn import cpu
 from tvm.relay.op.contrib import dnnl
 from tvm.testing import dnnl as testing
 

@@ -21,9 +21,9 @@ The bounds are those of docs/numerics.md: of what is summed, or of the largest r
 
 import numpy as np
 import pytest
-from tvm.contrib.onednn.policy.rules.pool import ADAPTIVE
-from tvm.contrib.onednn.policy.rules.reduce import REDUCE
-from tvm.contrib.onednn.policy.table import TABLE
+from tvm.contrib.onednn.ops.pool import ADAPTIVE
+from tvm.contrib.onednn.ops.reduce import REDUCE
+from tvm.contrib.onednn.ops.table import TABLE
 
 from dnnl_tests.kernel import run_kernel
 from dnnl_tests.marks import json_only

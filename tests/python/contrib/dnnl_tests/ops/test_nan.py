@@ -18,7 +18,7 @@
 
 import numpy as np
 import pytest
-from tvm.contrib.onednn.policy import cpu
+from tvm.contrib.onednn import cpu
 
 from dnnl_tests.kernel import run_kernel
 from dnnl_tests.marks import json_only

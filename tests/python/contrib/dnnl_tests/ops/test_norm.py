@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 import tvm
 from tvm import relay
-from tvm.contrib.onednn.policy import cpu
+from tvm.contrib.onednn import cpu
 from tvm.relay.op.contrib import dnnl
 
 from dnnl_tests import direct

@@ -23,8 +23,8 @@ import ml_dtypes
 import pytest
 import tvm
 from tvm import relay
-from tvm.contrib.onednn.policy import cpu
-from tvm.contrib.onednn.policy.table import TABLE
+from tvm.contrib.onednn import cpu
+from tvm.contrib.onednn.ops.table import TABLE
 from tvm.relay.op.contrib import dnnl
 from tvm.testing import dnnl as testing
 

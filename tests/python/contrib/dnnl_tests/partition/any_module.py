@@ -19,7 +19,7 @@
 import numpy as np
 import tvm
 from tvm import relay, te
-from tvm.contrib.onednn.policy import cpu
+from tvm.contrib.onednn import cpu
 from tvm.relay.prelude import Prelude
 
 from dnnl_tests.reference import rand

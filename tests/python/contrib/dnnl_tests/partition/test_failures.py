@@ -22,7 +22,7 @@ import numpy as np
 import pytest
 import tvm
 from tvm import relay
-from tvm.contrib.onednn.report.failures import PartitionError, PartitionWarning
+from tvm.contrib.onednn.failures import PartitionError, PartitionWarning
 from tvm.relay.op.contrib import dnnl
 from tvm.relay.op.contrib._dnnl import body, pipeline
 

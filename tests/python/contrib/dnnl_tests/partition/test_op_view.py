@@ -22,12 +22,13 @@ import numpy as np
 import pytest
 import tvm
 from tvm import relay
+from tvm.contrib.onednn.ir.numbered import Graph, users_of
+from tvm.contrib.onednn.ir.op_view import NoTensor, OpView, Tensor
+from tvm.contrib.onednn.ops.rules import Rules
+from tvm.contrib.onednn.ops.schema import OpSchema
+from tvm.contrib.onednn.ops.table import TABLE
 from tvm.contrib.onednn.options import Options
 from tvm.contrib.onednn.partition.units import OffloadDecision, Units
-from tvm.contrib.onednn.policy.graph import Graph, users_of
-from tvm.contrib.onednn.policy.op_spec import OpSpec, Rules
-from tvm.contrib.onednn.policy.op_view import NoTensor, OpView, Tensor
-from tvm.contrib.onednn.policy.table import TABLE
 from tvm.relay.op.contrib._dnnl.ir.relay_view import view_of
 
 from dnnl_tests.single_op import var
@@ -71,7 +72,7 @@ def test_rules_need_no_ir(call, reason):
 
 def test_a_rule_is_asked_once_for_a_call(monkeypatch):
     asked = []
-    row = OpSpec("nn.relu", asked.append)
+    row = OpSchema("nn.relu", asked.append)
     rules, x = Rules({"nn.relu": row}), var("x", (2, 3))
     body = relay.transform.InferType()(tvm.IRModule.from_expr(relay.nn.relu(x)))["main"].body
     assert rules.refusal(view_of(body)) is None and rules.refusal(view_of(body)) is None

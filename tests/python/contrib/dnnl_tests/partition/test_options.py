@@ -22,9 +22,9 @@ import pathlib
 import pytest
 import tvm
 from tvm import relay
+from tvm.contrib.onednn import cpu
 from tvm.contrib.onednn.options import PRECISIONS
 from tvm.contrib.onednn.partition.prune import LIGHT_ELEMENTS
-from tvm.contrib.onednn.policy import cpu
 from tvm.relay.op.contrib import dnnl
 
 from dnnl_tests.reference import rand

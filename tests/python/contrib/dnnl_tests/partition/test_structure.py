@@ -23,7 +23,7 @@ import numpy as np
 import pytest
 import tvm
 from tvm import relay
-from tvm.contrib.onednn.report import failures
+from tvm.contrib.onednn import failures
 from tvm.contrib.onednn.rewrites import pipeline as rewrites
 from tvm.relay.op.contrib import dnnl
 from tvm.relay.op.contrib._dnnl import pipeline

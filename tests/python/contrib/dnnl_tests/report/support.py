@@ -26,10 +26,10 @@ from unittest import mock
 import numpy as np
 import tvm
 from tvm import relay
-from tvm.contrib.onednn.policy import cpu
-from tvm.contrib.onednn.policy.op_view import OpView, Tensor
-from tvm.contrib.onednn.policy.rules.recurrent import GATES, states_of
-from tvm.contrib.onednn.policy.table import TABLE
+from tvm.contrib.onednn import cpu
+from tvm.contrib.onednn.ir.op_view import OpView, Tensor
+from tvm.contrib.onednn.ops.recurrent import GATES, states_of
+from tvm.contrib.onednn.ops.table import TABLE
 from tvm.contrib.onednn.rewrites.qnn_sums import ACCUMULATING
 from tvm.contrib.onednn.rewrites.read_qnn import READERS
 from tvm.relay.op.contrib import dnnl
@@ -331,7 +331,7 @@ def qnn_ops():
 
 def without_row():
     """Return why ops have no row, by op."""
-    from tvm.contrib.onednn.policy import refused  # pylint: disable=import-outside-toplevel
+    from tvm.contrib.onednn.ops import rules as refused  # pylint: disable=import-outside-toplevel
 
     return refused.REFUSED
 

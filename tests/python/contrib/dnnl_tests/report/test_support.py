@@ -19,8 +19,8 @@
 import pathlib
 
 import pytest
-from tvm.contrib.onednn.policy import cpu
-from tvm.contrib.onednn.policy.table import TABLE
+from tvm.contrib.onednn import cpu
+from tvm.contrib.onednn.ops.table import TABLE
 
 from dnnl_tests.report import faults, support
 

@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 import tvm
 from tvm import relay
-from tvm.contrib.onednn.policy.rules.quantize import quantized
+from tvm.contrib.onednn.ops.quantize import quantized
 from tvm.relay.op.contrib import dnnl
 from tvm.relay.qnn import op as qnn
 from tvm.testing import dnnl as testing

@@ -25,7 +25,7 @@ from collections import Counter
 import numpy as np
 import pytest
 from tvm import relay
-from tvm.contrib.onednn.policy import cpu
+from tvm.contrib.onednn import cpu
 from tvm.contrib.onednn.rewrites.reduced_calls import ReducedCalls
 from tvm.relay.op.contrib._dnnl.ir.dataflow_graph import DataflowGraph
 from tvm.testing import dnnl as testing

@@ -21,9 +21,9 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from tvm import relax
-from tvm.contrib.onednn.graph.node import CONSTANT, FIELD, NATIVE, TUPLE, Node, Origin
-from tvm.contrib.onednn.policy.op_view import Tensor, Value
-from tvm.contrib.onednn.policy.rules.recurrent import GATES
+from tvm.contrib.onednn.ir.node import CONSTANT, FIELD, NATIVE, TUPLE, Node, Origin
+from tvm.contrib.onednn.ir.op_view import Tensor, Value
+from tvm.contrib.onednn.ops.recurrent import GATES
 from tvm.contrib.onednn.rewrites.attention_ops import ATTENTION, attention_ops
 
 from .reading import ExprDict, constant_of, elements, op_name

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import tvm
 from tvm import relax
-from tvm.contrib.onednn.policy.tensors import COMPILER
+from tvm.contrib.onednn.ops.tensors import COMPILER
 
 from .appends import append_in_place
 from .composites import kernel_of_composite

@@ -27,7 +27,7 @@ import tvm_ffi
 from tvm import relax
 from tvm.contrib.onednn import cache, host, progress
 from tvm.contrib.onednn.compiled_model import CompiledModel, flat
-from tvm.contrib.onednn.policy.tensors import COMPILER
+from tvm.contrib.onednn.ops.tensors import COMPILER
 from tvm.contrib.onednn.report.offload_report import OffloadReport
 from tvm.target import codegen
 

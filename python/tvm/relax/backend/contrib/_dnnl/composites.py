@@ -20,10 +20,10 @@ from __future__ import annotations
 
 import tvm
 from tvm import relax
-from tvm.contrib.onednn.graph.node import CALL
+from tvm.contrib.onednn.ir.node import CALL
+from tvm.contrib.onednn.ops.rules import Rules
+from tvm.contrib.onednn.ops.table import TABLE
 from tvm.contrib.onednn.partition.units import Units
-from tvm.contrib.onednn.policy.op_spec import Rules
-from tvm.contrib.onednn.policy.table import TABLE
 from tvm.contrib.onednn.rewrites.fuse_formulas import fuse_formulas
 
 from .kernels import Kernel, kernel_of

@@ -28,10 +28,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from tvm import relax
-from tvm.contrib.onednn.graph.node import Node
+from tvm.contrib.onednn.ir.node import Node
+from tvm.contrib.onednn.ops.quantize import DEQUANTIZE, QUANTIZE
 from tvm.contrib.onednn.partition.offload import UnwritableOps
 from tvm.contrib.onednn.partition.units import Units
-from tvm.contrib.onednn.policy.rules.quantize import DEQUANTIZE, QUANTIZE
 
 from .reader import RelaxGraph
 from .reading import elements, is_constant, sizes

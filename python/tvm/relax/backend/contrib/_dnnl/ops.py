@@ -23,8 +23,7 @@ from __future__ import annotations
 
 import numpy as np
 from tvm import relax
-from tvm.contrib.onednn.graph.infer import BINARY, COMPARISONS, ELTWISE
-from tvm.contrib.onednn.policy.table import TABLE
+from tvm.contrib.onednn.ops.table import BINARY, COMPARISONS, ELTWISE, TABLE
 
 from . import norm_ops, view_ops
 from .read_op import (

@@ -23,7 +23,7 @@ the same parameters, and read the cache where it is.
 from __future__ import annotations
 
 from tvm import ir, relax
-from tvm.contrib.onednn.policy.op_spec import Rules
+from tvm.contrib.onednn.ops.rules import Rules
 
 from .reading import number, own_functions
 

@@ -23,10 +23,10 @@ from collections.abc import Iterable
 
 import tvm
 from tvm import relax, tirx
+from tvm.contrib.onednn.failures import note_failure
+from tvm.contrib.onednn.ops.rules import Rules
+from tvm.contrib.onednn.ops.tensors import COMPILER
 from tvm.contrib.onednn.partition.offload import Offloaded, offload
-from tvm.contrib.onednn.policy.op_spec import Rules
-from tvm.contrib.onednn.policy.tensors import COMPILER
-from tvm.contrib.onednn.report.failures import note_failure
 from tvm.contrib.onednn.report.record import ATTR, Record
 
 from .paged_cache import offload_paged_attention

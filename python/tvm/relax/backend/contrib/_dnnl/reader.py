@@ -26,12 +26,12 @@ from typing import NamedTuple
 import numpy as np
 import tvm
 from tvm import relax
-from tvm.contrib.onednn.graph.graph import Graph
-from tvm.contrib.onednn.graph.node import CALL, CONSTANT, FIELD, INPUT, NATIVE, TUPLE, Node, Origin
-from tvm.contrib.onednn.policy.op_spec import EXCLUDED
-from tvm.contrib.onednn.policy.op_view import NoTensor, Tensor, Value
-from tvm.contrib.onednn.policy.table import TABLE
-from tvm.contrib.onednn.policy.tensors import MOST_FILLED
+from tvm.contrib.onednn.ir.graph import Graph
+from tvm.contrib.onednn.ir.node import CALL, CONSTANT, FIELD, INPUT, NATIVE, TUPLE, Node, Origin
+from tvm.contrib.onednn.ir.op_view import NoTensor, Tensor, Value
+from tvm.contrib.onednn.ops.rules import EXCLUDED
+from tvm.contrib.onednn.ops.table import TABLE
+from tvm.contrib.onednn.ops.tensors import MOST_FILLED
 
 from .ops import ROWS
 from .read_op import attributes

@@ -27,7 +27,7 @@ from types import SimpleNamespace
 
 from tvm import relax, te, tirx
 from tvm.contrib.onednn.frontend.layer_loops import result_shapes, state_dtypes, write_layer
-from tvm.contrib.onednn.ops.schema import attributes_of
+from tvm.contrib.onednn.ir.op import attributes_of
 from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as T
 
@@ -46,7 +46,7 @@ def call_layer(
     name : str
         The op of the table.
     operands : Sequence[relax.Expr]
-        Its operands, see `policy/rules/recurrent.py`. They may be of any floating-point type.
+        Its operands, see `onednn/ops/recurrent.py`. They may be of any floating-point type.
     attrs : dict
         Its attributes.
 

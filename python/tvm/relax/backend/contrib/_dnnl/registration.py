@@ -21,7 +21,7 @@ from __future__ import annotations
 import functools
 
 import tvm
-from tvm.contrib.onednn.policy import cpu
+from tvm.contrib.onednn import cpu
 
 
 def _compile_partitions(functions, options, const_names) -> list:

@@ -23,9 +23,9 @@ from collections.abc import Mapping
 import tvm
 from tvm import relax
 from tvm.contrib.onednn import interrupts
-from tvm.contrib.onednn.graph.node import Node
-from tvm.contrib.onednn.policy.op_spec import OpSpec
-from tvm.contrib.onednn.policy.tensors import COMPILER
+from tvm.contrib.onednn.ir.node import Node
+from tvm.contrib.onednn.ops.schema import OpSchema
+from tvm.contrib.onednn.ops.tensors import COMPILER
 from tvm.contrib.onednn.report import record
 from tvm.contrib.onednn.report.describe import Description
 from tvm.contrib.onednn.report.offload_report import OffloadReport
@@ -37,7 +37,7 @@ from .size_checks import is_match_cast
 
 
 @interrupts.deferred()
-def make_report(mod: tvm.IRModule, rows: Mapping[str, OpSpec]) -> OffloadReport:
+def make_report(mod: tvm.IRModule, rows: Mapping[str, OpSchema]) -> OffloadReport:
     """Return what was recorded of a module, or what the policy says of it; see `offload_report`."""
     noted, mod = record.Record.of(mod), relax.transform.Normalize()(mod)
     functions = {

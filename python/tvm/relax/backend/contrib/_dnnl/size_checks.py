@@ -27,10 +27,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tvm import relax
-from tvm.contrib.onednn.graph.dim import Size, is_same, symbols_in
-from tvm.contrib.onednn.graph.node import INPUT, NATIVE, TUPLE, Node
-from tvm.contrib.onednn.policy.op_spec import Rules
-from tvm.contrib.onednn.policy.op_view import Tensor
+from tvm.contrib.onednn.ir.dim import Size, is_same, symbols_in
+from tvm.contrib.onednn.ir.node import INPUT, NATIVE, TUPLE, Node
+from tvm.contrib.onednn.ir.op_view import Tensor
+from tvm.contrib.onednn.ops.rules import Rules
 
 from .reader import RelaxGraph
 

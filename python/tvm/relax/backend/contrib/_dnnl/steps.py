@@ -22,7 +22,7 @@ from collections.abc import Callable
 
 import tvm
 from tvm.contrib.onednn import interrupts
-from tvm.contrib.onednn.report.failures import note_failure
+from tvm.contrib.onednn.failures import note_failure
 
 from .reading import own_functions
 

@@ -25,8 +25,8 @@ from types import SimpleNamespace
 import tvm
 import tvm_ffi
 from tvm import ir, relax, tirx, topi
-from tvm.contrib.onednn.policy.op_view import OpView, Tensor
-from tvm.contrib.onednn.policy.table import TABLE
+from tvm.contrib.onednn.ir.op_view import OpView, Tensor
+from tvm.contrib.onednn.ops.table import TABLE
 
 from .read_op import ReadOp, factor
 from .reading import Analyzer, TensorLoad, UnsupportedOp, buffer_of, buffers_of, dims, number

@@ -20,8 +20,8 @@ from __future__ import annotations
 
 import tvm
 from tvm import relax, tirx
-from tvm.contrib.onednn.graph.dim import Dim, Size
-from tvm.contrib.onednn.policy.op_view import NoTensor, Tensor, Value
+from tvm.contrib.onednn.ir.dim import Dim, Size
+from tvm.contrib.onednn.ir.op_view import NoTensor, Tensor, Value
 
 from .reading import elements, is_choice, is_constant, sizes, value_of
 

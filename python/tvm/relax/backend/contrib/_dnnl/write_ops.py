@@ -24,8 +24,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 from tvm import relax
-from tvm.contrib.onednn.graph.node import Node
-from tvm.contrib.onednn.policy.rules.conv import SPATIAL
+from tvm.contrib.onednn.ir.node import Node
+from tvm.contrib.onednn.ops.conv import SPATIAL
 
 from .reader import name_in_relax
 from .types import dim_from

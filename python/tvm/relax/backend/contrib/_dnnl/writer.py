@@ -22,12 +22,12 @@ import itertools
 import json
 
 from tvm import relax
-from tvm.contrib.onednn.graph.dim import Size, Symbol, symbol_of, symbols_in
-from tvm.contrib.onednn.graph.node import CONSTANT, FIELD, INPUT, NATIVE, TUPLE, Node
+from tvm.contrib.onednn.ir.dim import Size, Symbol, symbol_of, symbols_in
+from tvm.contrib.onednn.ir.node import CONSTANT, FIELD, INPUT, NATIVE, TUPLE, Node
+from tvm.contrib.onednn.ir.op_view import Tensor
+from tvm.contrib.onednn.ops.tensors import COMPILER
 from tvm.contrib.onednn.partition.offload import UnwritableOps
 from tvm.contrib.onednn.partition.units import OffloadDecision, Units
-from tvm.contrib.onednn.policy.op_view import Tensor
-from tvm.contrib.onednn.policy.tensors import COMPILER
 
 from .body import Body, name_of, substituted
 from .kernels import KERNEL, NUM_THREADS, check_codegen, kernel_of

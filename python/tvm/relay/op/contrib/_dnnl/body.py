@@ -21,10 +21,10 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from tvm import relay, tir
-from tvm.contrib.onednn.graph.node import CONSTANT, FIELD, TUPLE, Node, Origin
-from tvm.contrib.onednn.policy.op_view import Tensor, Value
-from tvm.contrib.onednn.policy.rules.recurrent import GATES
-from tvm.contrib.onednn.policy.tensors import COMPILER
+from tvm.contrib.onednn.ir.node import CONSTANT, FIELD, TUPLE, Node, Origin
+from tvm.contrib.onednn.ir.op_view import Tensor, Value
+from tvm.contrib.onednn.ops.recurrent import GATES
+from tvm.contrib.onednn.ops.tensors import COMPILER
 from tvm.contrib.onednn.rewrites.attention_ops import ATTENTION, attention_ops
 from tvm.runtime import String
 

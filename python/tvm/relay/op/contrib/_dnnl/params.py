@@ -23,7 +23,7 @@ import warnings
 import numpy as np
 import tvm
 from tvm import relay
-from tvm.contrib.onednn.policy.tensors import text_of_shape
+from tvm.contrib.onednn.ops.tensors import text_of_shape
 
 
 def bind_params(mod: tvm.IRModule, params: dict) -> tvm.IRModule:

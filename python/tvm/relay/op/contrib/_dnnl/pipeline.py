@@ -23,10 +23,10 @@ from collections.abc import Callable
 import tvm
 from tvm import relay
 from tvm.contrib.onednn import interrupts
+from tvm.contrib.onednn.failures import note_failure
+from tvm.contrib.onednn.ops.rules import Rules
+from tvm.contrib.onednn.ops.tensors import EIGHT_BITS, tensor_reason
 from tvm.contrib.onednn.partition.offload import offload as offloaded
-from tvm.contrib.onednn.policy.op_spec import Rules
-from tvm.contrib.onednn.policy.tensors import EIGHT_BITS, tensor_reason
-from tvm.contrib.onednn.report.failures import note_failure
 from tvm.contrib.onednn.report.record import ATTR, Record
 from tvm.contrib.onednn.rewrites.formulas import ROOTS
 from tvm.contrib.onednn.rewrites.pipeline import rewrite_quantized

@@ -22,14 +22,14 @@ from collections.abc import Collection
 from types import SimpleNamespace
 
 from tvm import relay
-from tvm.contrib.onednn.graph.dim import Dim, Size
-from tvm.contrib.onednn.graph.graph import Graph
-from tvm.contrib.onednn.graph.infer import has_inference, infer
-from tvm.contrib.onednn.graph.node import CALL, CONSTANT, FIELD, INPUT, NATIVE, TUPLE, Node, Origin
-from tvm.contrib.onednn.graph.shape_values import ShapeValues
-from tvm.contrib.onednn.policy.op_spec import EXCLUDED
-from tvm.contrib.onednn.policy.op_view import NoTensor, OpView, Tensor, Value
-from tvm.contrib.onednn.policy.tensors import COMPILER
+from tvm.contrib.onednn.ir.dim import Dim, Size
+from tvm.contrib.onednn.ir.graph import Graph
+from tvm.contrib.onednn.ir.node import CALL, CONSTANT, FIELD, INPUT, NATIVE, TUPLE, Node, Origin
+from tvm.contrib.onednn.ir.op import has_row, infer
+from tvm.contrib.onednn.ir.op_view import NoTensor, OpView, Tensor, Value
+from tvm.contrib.onednn.ops.rules import EXCLUDED
+from tvm.contrib.onednn.ops.shape_values import ShapeValues
+from tvm.contrib.onednn.ops.tensors import COMPILER
 
 from .ir.dataflow_graph import (
     STOP_FUSION,
@@ -137,7 +137,7 @@ class RelayGraph(Graph):
         if all(None not in getattr(each, "dims", ()) for each in values):
             return None
         try:
-            if has_inference(node.name):
+            if has_row(node.name):
                 return infer(node.name, node.args, node.attrs)
             dims = self._values.infer(node)
         # What no rule accepts may lack what the inference relies on.

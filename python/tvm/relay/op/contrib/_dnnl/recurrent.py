@@ -26,9 +26,9 @@ from types import SimpleNamespace
 
 from tvm import ir, relay, te, tir, topi
 from tvm.contrib.onednn.frontend.layer_loops import result_shapes, state_dtypes, write_layer
-from tvm.contrib.onednn.ops.schema import attributes_of
-from tvm.contrib.onednn.policy.rules.recurrent import operand_shapes, states_of
-from tvm.contrib.onednn.policy.tensors import text_of_shape
+from tvm.contrib.onednn.ir.op import attributes_of
+from tvm.contrib.onednn.ops.recurrent import operand_shapes, states_of
+from tvm.contrib.onednn.ops.tensors import text_of_shape
 from tvm.relay.op import op as _op
 from tvm.runtime import String
 from tvm.target import generic_func

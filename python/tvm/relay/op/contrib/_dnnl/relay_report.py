@@ -24,9 +24,10 @@ from types import SimpleNamespace
 import tvm
 from tvm import relay
 from tvm.contrib.onednn import interrupts
-from tvm.contrib.onednn.graph.node import INPUT, Node, Origin
+from tvm.contrib.onednn.ir.node import INPUT, Node, Origin
+from tvm.contrib.onednn.ops.rules import Rules
+from tvm.contrib.onednn.ops.schema import OpSchema
 from tvm.contrib.onednn.partition.units import Units
-from tvm.contrib.onednn.policy.op_spec import OpSpec, Rules
 from tvm.contrib.onednn.report import record
 from tvm.contrib.onednn.report.describe import Description, merged
 from tvm.contrib.onednn.report.offload_report import OffloadReport
@@ -42,7 +43,7 @@ NOT_COMPILED = "; TVM cannot compile it with open dimensions"
 
 
 @interrupts.deferred()
-def make_report(mod: tvm.IRModule, rows: Mapping[str, OpSpec]) -> OffloadReport:
+def make_report(mod: tvm.IRModule, rows: Mapping[str, OpSchema]) -> OffloadReport:
     """Return what was recorded of a module, or what the policy says of it; see `offload_report`."""
     noted, own = record.Record.of(mod), _own_functions(mod)
     # The record needs no types.

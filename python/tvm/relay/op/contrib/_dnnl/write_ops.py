@@ -23,7 +23,7 @@ import inspect
 from collections.abc import Callable, Sequence
 
 from tvm import relay
-from tvm.contrib.onednn.graph.node import Node
+from tvm.contrib.onednn.ir.node import Node
 from tvm.relay.qnn import op as qnn
 
 # What Relay's reshape does with the first axes: makes one of two, or two of one.

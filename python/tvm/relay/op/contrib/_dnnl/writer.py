@@ -25,11 +25,11 @@ from collections.abc import Callable
 
 import tvm
 from tvm import relay, tir
-from tvm.contrib.onednn.graph.node import CONSTANT, FIELD, TUPLE, Node
+from tvm.contrib.onednn.ir.node import CONSTANT, FIELD, TUPLE, Node
+from tvm.contrib.onednn.ops.tensors import COMPILER
 from tvm.contrib.onednn.partition.fuse import Fused
 from tvm.contrib.onednn.partition.offload import UnwritableOps
 from tvm.contrib.onednn.partition.units import OffloadDecision, Units
-from tvm.contrib.onednn.policy.tensors import COMPILER
 
 from .body import Body, type_of
 from .ir.dataflow_graph import Rewritten, TypedFunction

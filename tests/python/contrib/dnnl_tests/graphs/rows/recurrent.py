@@ -20,8 +20,8 @@ from types import SimpleNamespace
 
 import numpy as np
 from tvm import relay
-from tvm.contrib.onednn.ops.schema import attributes_of
-from tvm.contrib.onednn.policy.rules.recurrent import DIRECTIONS, operand_shapes
+from tvm.contrib.onednn.ir.op import attributes_of
+from tvm.contrib.onednn.ops.recurrent import DIRECTIONS, operand_shapes
 from tvm.relay.frontend import common
 from tvm.relay.op.contrib._dnnl.recurrent import layer_call
 

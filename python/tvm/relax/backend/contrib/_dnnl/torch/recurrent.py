@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import numpy as np
 from tvm import relax
-from tvm.contrib.onednn.policy.rules.recurrent import GATES
+from tvm.contrib.onednn.ops.recurrent import GATES
 
 from ..reading import constant_of
 from ..recurrent_tir import call_layer

@@ -22,12 +22,9 @@ import dis
 from types import FrameType
 
 _PATTERNS = (
-    "the rows in `onednn/policy/table.py` define what is fused; "
-    "`pattern_table()` returns the patterns"
+    "the rows in `onednn/ops/` define what is fused; " "`pattern_table()` returns the patterns"
 )
-_CHECKS = (
-    "the rules in `onednn/policy/rules/` check each op; `offload_report(mod)` lists their reasons"
-)
+_CHECKS = "the rules in `onednn/ops/` check each op; `offload_report(mod)` lists their reasons"
 _LAYOUTS = "none needed: oneDNN chooses the layouts when the runtime prepares the model"
 _READERS = "read it from the `relay.Call` directly"
 _QNN = "`pattern_table()` has patterns for the modules that `legalize_qnn_for_dnnl(mod)` returns"
@@ -42,7 +39,7 @@ _STRIDES = "`partition_for_dnnl` skips spatial positions that strided 1x1 convol
 
 # docs/coming_from_tvm.md contains the same table.
 REPLACED = {
-    "_register_external_op_helper": "a row in `onednn/policy/table.py`",
+    "_register_external_op_helper": "a row in `onednn/ops/`",
     "append_eltwise_ops": _PATTERNS,
     "make_conv_pattern": _PATTERNS,
     "make_conv_bias_sum_relu_pattern": _PATTERNS,

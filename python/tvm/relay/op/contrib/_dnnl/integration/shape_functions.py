@@ -29,15 +29,15 @@ from functools import partial
 
 import tvm
 from tvm import te, tir, topi
-from tvm.contrib.onednn.graph.infer import UNARY
-from tvm.contrib.onednn.graph.infer_windows import (
+from tvm.contrib.onednn.ops.infer_windows import (
     ADAPTIVE_POOLS,
     CONVS,
     CONVS_TRANSPOSED,
     GLOBAL_POOLS,
     POOLS,
 )
-from tvm.contrib.onednn.policy.tensors import COMPILER, ints
+from tvm.contrib.onednn.ops.table import UNARY
+from tvm.contrib.onednn.ops.tensors import COMPILER, ints
 from tvm.relay.op.op import OpPattern, register_shape_func
 
 _SPATIAL = "DHW"

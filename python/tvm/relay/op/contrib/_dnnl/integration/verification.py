@@ -26,7 +26,7 @@ from tvm import relay
 from tvm.contrib.onednn import compiler_lock, progress
 from tvm.contrib.onednn.compiled_model import CompiledModel, check_onnx_only, flat
 from tvm.contrib.onednn.frontend import prepare
-from tvm.contrib.onednn.graph.node import INPUT
+from tvm.contrib.onednn.ir.node import INPUT
 from tvm.contrib.onednn.options import precision_of
 from tvm.contrib.onednn.verify.check import CannotRun, Source, check, check_reference
 from tvm.contrib.onednn.verify.graph_source import GraphSource, results_of

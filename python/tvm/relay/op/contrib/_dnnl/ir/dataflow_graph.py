@@ -29,9 +29,9 @@ from typing import NamedTuple
 
 import tvm
 from tvm import ir, relay
-from tvm.contrib.onednn.policy.graph import Graph, users_of
-from tvm.contrib.onednn.policy.op_view import OpView, Value
-from tvm.contrib.onednn.policy.tensors import COMPILER
+from tvm.contrib.onednn.ir.numbered import Graph, users_of
+from tvm.contrib.onednn.ir.op_view import OpView, Value
+from tvm.contrib.onednn.ops.tensors import COMPILER
 from tvm.contrib.onednn.report.record import Record
 from tvm.relay import expr as relay_expr
 from tvm.relay import function as relay_function

@@ -23,8 +23,8 @@ from numbers import Integral
 from types import SimpleNamespace
 
 from tvm import ir, relay, tir
-from tvm.contrib.onednn.policy.op_view import NoTensor, OpView, Tensor, Value
-from tvm.contrib.onednn.policy.tensors import COMPILER
+from tvm.contrib.onednn.ir.op_view import NoTensor, OpView, Tensor, Value
+from tvm.contrib.onednn.ops.tensors import COMPILER
 from tvm.runtime import Object, String
 
 from .constants import to_numpy

@@ -21,9 +21,9 @@ from __future__ import annotations
 from collections import ChainMap
 
 from tvm import relay
+from tvm.contrib.onednn.ops.quantize import DEQUANTIZE
+from tvm.contrib.onednn.ops.rules import Rules
 from tvm.contrib.onednn.partition.fuse import find_fused
-from tvm.contrib.onednn.policy.op_spec import Rules
-from tvm.contrib.onednn.policy.rules.quantize import DEQUANTIZE
 
 from ..ir.dataflow_graph import Rewritten, TypedFunction
 

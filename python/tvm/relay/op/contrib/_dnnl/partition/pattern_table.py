@@ -24,11 +24,12 @@ from collections.abc import Callable, Mapping
 
 import tvm.ir
 from tvm import relay
+from tvm.contrib.onednn.ops.operands import BIAS_OPS
+from tvm.contrib.onednn.ops.quantize import DEQUANTIZE, QUANTIZE
+from tvm.contrib.onednn.ops.rules import Rules
+from tvm.contrib.onednn.ops.schema import OpSchema
+from tvm.contrib.onednn.ops.tensors import COMPILER
 from tvm.contrib.onednn.partition.fuse import Fused
-from tvm.contrib.onednn.policy.op_spec import OpSpec, Rules
-from tvm.contrib.onednn.policy.operands import BIAS_OPS
-from tvm.contrib.onednn.policy.rules.quantize import DEQUANTIZE, QUANTIZE
-from tvm.contrib.onednn.policy.tensors import COMPILER
 from tvm.relay.dataflow_pattern import DFPattern, is_op, wildcard
 
 from ..ir.dataflow_graph import DataflowGraph
@@ -38,7 +39,7 @@ from ..ir.relay_view import op_name, view_of
 _OPS = {"bias": BIAS_OPS, "sum": ("add",), "relu": ("nn.relu",), "quantize": (QUANTIZE,)}
 
 
-def _ops(spec: OpSpec, parts: str) -> list[tuple[str, ...]]:
+def _ops(spec: OpSchema, parts: str) -> list[tuple[str, ...]]:
     """Return the ops of a composite in order; where there are several, any one of them."""
     ops = [_OPS.get(part, (part,)) for part in parts.split("_") if part]
     if (QUANTIZE,) in ops[:-1]:
@@ -47,7 +48,7 @@ def _ops(spec: OpSpec, parts: str) -> list[tuple[str, ...]]:
     return [(spec.name,), *ops]
 
 
-def composites(rows: Mapping[str, OpSpec]) -> dict[str, list[tuple[str, ...]]]:
+def composites(rows: Mapping[str, OpSchema]) -> dict[str, list[tuple[str, ...]]]:
     """Return the ops of each composite of real numbers that has a pattern, by its name.
 
     The longer go first: what one matches the next cannot have.
@@ -60,7 +61,7 @@ def composites(rows: Mapping[str, OpSpec]) -> dict[str, list[tuple[str, ...]]]:
     return _longest_first(named)
 
 
-def quantized_composites(rows: Mapping[str, OpSpec]) -> dict[str, list[tuple[str, ...]]]:
+def quantized_composites(rows: Mapping[str, OpSchema]) -> dict[str, list[tuple[str, ...]]]:
     """Return the same of the composites whose root reads integers in 8 bits."""
     named = {}
     for spec in rows.values():
@@ -74,7 +75,7 @@ def quantized_composites(rows: Mapping[str, OpSpec]) -> dict[str, list[tuple[str
     return _longest_first(named)
 
 
-def _quantized_parts(spec: OpSpec) -> list[str]:
+def _quantized_parts(spec: OpSchema) -> list[str]:
     """Return what is fused to an op that reads 8 bits."""
     ends = ["quantize", *spec.patterns_int8.split()]
     if spec.weight_axis is None:
@@ -83,12 +84,12 @@ def _quantized_parts(spec: OpSpec) -> list[str]:
     return [*ends, *(f"bias_{end}".rstrip("_") for end in ends)]
 
 
-def names(rows: Mapping[str, OpSpec]) -> list[str]:
+def names(rows: Mapping[str, OpSchema]) -> list[str]:
     """Return the names of all rows and composites."""
     return [*rows, *composites(rows), *quantized_composites(rows)]
 
 
-def _short(spec: OpSpec) -> str:
+def _short(spec: OpSchema) -> str:
     return spec.name.split(".")[-1]
 
 
@@ -97,7 +98,7 @@ def _longest_first(named: dict[str, list]) -> dict[str, list]:
 
 
 def pattern_table(
-    rows: Mapping[str, OpSpec],
+    rows: Mapping[str, OpSchema],
 ) -> list[tuple[str, DFPattern, Callable[[relay.Call], bool]]]:
     """Return (name, pattern, check) of each composite, as MergeComposite expects them.
 
@@ -161,7 +162,7 @@ def _path(call: relay.Expr, ops: list[tuple[str, ...]], second: bool) -> list[re
 
 
 def _is_fused(
-    rows: Mapping[str, OpSpec],
+    rows: Mapping[str, OpSchema],
     name: str,
     ops: list[tuple[str, ...]],
     second: bool,
@@ -187,7 +188,7 @@ def _is_fused(
     return not fused.dequantized or matched == set(fused.dequantized)
 
 
-def register(rows: Mapping[str, OpSpec]) -> None:
+def register(rows: Mapping[str, OpSchema]) -> None:
     """Tell AnnotateTarget which ops oneDNN runs. Can be called again.
 
     Views are left out. TVM's passes do not prune, so wherever nothing else surrounds a view it

@@ -27,7 +27,7 @@ from collections import Counter
 
 import tvm
 from tvm import relay
-from tvm.contrib.onednn.policy.op_spec import Rules
+from tvm.contrib.onednn.ops.rules import Rules
 from tvm.relay import transform
 
 from ..ir.dataflow_graph import DataflowGraph, Rewritten, TypedFunction, is_partition

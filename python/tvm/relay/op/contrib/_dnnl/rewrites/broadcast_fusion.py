@@ -27,10 +27,10 @@ from __future__ import annotations
 from functools import partial
 
 from tvm import relay
-from tvm.contrib.onednn.graph.dim import Dim
-from tvm.contrib.onednn.graph.infer import BINARY, COMPARISONS
-from tvm.contrib.onednn.graph.node import Node
-from tvm.contrib.onednn.policy.op_spec import Rules
+from tvm.contrib.onednn.ir.dim import Dim
+from tvm.contrib.onednn.ir.node import Node
+from tvm.contrib.onednn.ops.rules import Rules
+from tvm.contrib.onednn.ops.table import BINARY, COMPARISONS
 
 from ..ir.dataflow_graph import STOP_FUSION, DataflowGraph, Rewritten, TypedFunction, with_operands
 from ..ir.relay_view import op_name, shape_of

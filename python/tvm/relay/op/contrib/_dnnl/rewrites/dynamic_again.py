@@ -25,7 +25,7 @@ from __future__ import annotations
 from functools import partial
 
 from tvm import relay
-from tvm.contrib.onednn.policy.op_spec import Rules
+from tvm.contrib.onednn.ops.rules import Rules
 
 from ..ir.dataflow_graph import Rewritten, TypedFunction, has_attr, with_attrs
 from ..ir.relay_view import shape_of

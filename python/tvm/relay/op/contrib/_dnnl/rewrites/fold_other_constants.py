@@ -23,8 +23,8 @@ from __future__ import annotations
 
 import tvm
 from tvm import relay
-from tvm.contrib.onednn.graph.numpy_ops import has_definition
-from tvm.contrib.onednn.policy.op_spec import Rules
+from tvm.contrib.onednn.ops.numpy_ops import has_definition
+from tvm.contrib.onednn.ops.rules import Rules
 from tvm.relay import transform
 
 from ..ir.dataflow_graph import DataflowGraph, Rewritten, TypedFunction, with_operands
