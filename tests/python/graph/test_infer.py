@@ -27,10 +27,10 @@ from op_draws import DRAWS, drawn
 from tvm.contrib.onednn.ir.dim import Dim, broadcast, substituted
 from tvm.contrib.onednn.ir.op import has_row, infer
 from tvm.contrib.onednn.ir.op_view import Tensor
-from tvm.contrib.onednn.ops.infer import reshaped
-from tvm.contrib.onednn.ops.infer_windows import windows
-from tvm.contrib.onednn.ops.numpy_ops import define, evaluate_op, has_definition
+from tvm.contrib.onednn.ops.evaluate import define, evaluate_op, has_definition
+from tvm.contrib.onednn.ops.reshape import reshaped
 from tvm.contrib.onednn.ops.table import TABLE
+from tvm.contrib.onednn.ops.windows import windows
 
 # Of these the size of a result may depend on what an open size is.
 UNKNOWN = {"strided_slice", "reshape"}

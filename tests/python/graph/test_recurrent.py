@@ -24,7 +24,7 @@ import pytest
 from tvm.contrib.onednn import cpu
 from tvm.contrib.onednn.ir.op import attributes_of, infer
 from tvm.contrib.onednn.ir.op_view import OpView, Tensor
-from tvm.contrib.onednn.ops.numpy_ops import evaluate_op
+from tvm.contrib.onednn.ops.evaluate import evaluate_op
 from tvm.contrib.onednn.ops.recurrent import DIRECTIONS, GATES, LSTM, operand_shapes
 from tvm.contrib.onednn.ops.rules import Rules
 from tvm.contrib.onednn.ops.table import TABLE

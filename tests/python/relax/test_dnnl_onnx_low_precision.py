@@ -29,7 +29,7 @@ from dnnl_quantized_nodes import CONTRIB, f32, has_vnni, ints, node_model, onnxr
 from dnnl_tests.onnx_models import onnx_model
 from onnx import numpy_helper
 from onnxruntime import quantization
-from tvm.contrib.onednn.ops.numpy_ops import define
+from tvm.contrib.onednn.ops.evaluate import define
 from tvm_dnnl._dnnl.onnx.block_quantized import unpack
 
 DYNAMIC, BLOCKS = "dnnl.dynamic_quantized_dense", "dnnl.block_quantized_dense"

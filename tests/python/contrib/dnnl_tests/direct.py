@@ -34,7 +34,7 @@ import tvm
 from tvm import relay
 from tvm.contrib import cc
 from tvm.contrib.onednn.ir.numpy_types import numpy_type
-from tvm.contrib.onednn.ops.numpy_ops import evaluate_op, has_definition
+from tvm.contrib.onednn.ops.evaluate import evaluate_op, has_definition
 from tvm.relay.op.contrib import dnnl
 from tvm.relay.op.contrib._dnnl.ir.constants import to_numpy
 from tvm.relay.op.contrib._dnnl.ir.relay_view import plain_attrs, view_of

@@ -30,7 +30,7 @@ import numpy as np
 from tvm.contrib.onednn import cpu
 from tvm.contrib.onednn.ir.op import infer
 from tvm.contrib.onednn.ir.op_view import OpView, Tensor
-from tvm.contrib.onednn.ops.numpy_ops import evaluate_op
+from tvm.contrib.onednn.ops.evaluate import evaluate_op
 from tvm.contrib.onednn.ops.table import TABLE
 from tvm.relay.op.contrib import dnnl  # noqa: F401  pylint: disable=unused-import
 

@@ -20,7 +20,8 @@ TVM computes the same in fixed point, which may be a step off.
 """
 
 import numpy as np
-from tvm.contrib.onednn.ops.quantize import along, dequantized
+from tvm.contrib.onednn.ir.numpy_types import along
+from tvm.contrib.onednn.ops.quantize import dequantized
 
 from dnnl_tests import reference
 

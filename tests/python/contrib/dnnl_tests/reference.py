@@ -21,7 +21,7 @@ from types import SimpleNamespace
 import numpy as np
 from tvm.contrib.onednn.ir.op import infer
 from tvm.contrib.onednn.ir.op_view import Tensor
-from tvm.contrib.onednn.ops.numpy_ops import define
+from tvm.contrib.onednn.ops.evaluate import define
 
 # f32 sums of a few hundred products of order one: the error grows with the square root of the
 # number of terms, 2**-24 * sqrt(1000) * 10, relative to the largest output.

@@ -60,3 +60,8 @@ def rounded(values: np.ndarray, dtype: str) -> np.ndarray:
 def sigmoid(x: Array) -> Array:
     """Return 1 / (1 + exp(-x)), without an overflow, and accurate where it is small."""
     return np.where(x < 0, np.exp(x), 1.0) / (1.0 + np.exp(-np.abs(x)))
+
+
+def along(values: np.ndarray, axis: int, rank: int) -> np.ndarray:
+    """Return one value, or one for each item of an axis, in a shape that broadcasts to a tensor."""
+    return values.reshape([-1 if i == axis % rank else 1 for i in range(rank)])

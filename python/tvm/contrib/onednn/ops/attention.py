@@ -14,22 +14,22 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""The rule of attention."""
+"""Attention."""
 
 from __future__ import annotations
 
-from ..ir.op_view import OpView
+from types import SimpleNamespace
+
+import numpy as np
+
+from ..ir.op_view import OpView, Tensor
+from . import softmax
 from .attrs import Bool, Float, Text
+from .schema import OpSchema
 from .tensors import known_product, tensor_reason, text_of_shape
 
 # The kernel computes in float32.
 _DTYPES = ("float32", "bfloat16")
-
-
-ATTRS = (
-    *(Float("scale"), Bool("causal", False), Text("softmax", "nn.softmax")),
-    Text("fpmath", "float32"),
-)
 
 
 def attention_reason(call: OpView) -> str | None:
@@ -65,3 +65,55 @@ def attention_flops(call: OpView) -> int:
     """Count two operations for each element of a query and of a value, with each key."""
     query, key, value = (arg.shape for arg in call.args[:3])
     return 2 * known_product((*query[:-1], key[-2])) * known_product((query[-1] + value[-1],))
+
+
+def _attention_type(args, attrs):
+    query, _, value = args[:3]
+    return Tensor((*query.dims[:-1], value.dims[-1]), query.dtype)
+
+
+def _attention(attrs, result_type, query, key, value, *mask):
+    """Compute softmax(scale * query * key^T + mask) * value.
+
+    Parameters
+    ----------
+    attrs : SimpleNamespace
+        scale, causal and softmax, the op that the scores go through.
+    query : np.ndarray
+        (..., heads, queries, width).
+    key, value : np.ndarray
+        (..., groups, keys, width or value width), where groups divide the heads.
+    mask : np.ndarray
+        At most two, which are broadcast to (..., heads, queries, keys).
+    """
+    count = query.shape[-3] // key.shape[-3]
+    key, value = (np.repeat(each, count, -3) for each in (key, value))
+    scores = query @ np.swapaxes(key, -1, -2) * attrs.scale
+    for each in mask:
+        scores = scores + each
+    if attrs.causal:
+        rows, columns = scores.shape[-2:]
+        seen = np.tri(rows, columns, columns - rows, dtype=bool)
+        scores = np.where(seen, scores, -np.inf)
+    return _SOFTMAX[attrs.softmax](SimpleNamespace(axis=-1), None, scores) @ value
+
+
+# The ops that scores go through.
+_SOFTMAX = {row.name: row.numpy for row in softmax.ROWS}
+
+ROWS = [
+    OpSchema(
+        "dnnl.attention",
+        attention_reason,
+        attrs=(
+            *(Float("scale"), Bool("causal", False), Text("softmax", "nn.softmax")),
+            Text("fpmath", "float32"),
+        ),
+        infer=_attention_type,
+        numpy=_attention,
+        heavy=True,
+        flops=attention_flops,
+        typed_operands=3,
+        relax="",
+    )
+]

@@ -14,13 +14,18 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""When oneDNN can run a binary elementwise op, with numpy's broadcasting."""
+"""Binary elementwise ops and comparisons, with numpy's broadcasting, and selections."""
 
 from __future__ import annotations
 
+import numpy as np
+
 from ..ir.dim import broadcast
+from ..ir.numpy_types import Array, UndefinedResult, along
 from ..ir.op_view import OpView, Tensor
-from .tensors import tensor_reason, tensors_reason
+from .attrs import Int
+from .schema import POSTS_INT8, OpSchema, binary, of_values, same_type
+from .tensors import VIEWED, axis_reason, tensor_reason, tensors_reason
 
 
 def binary_reason(call: OpView) -> str | None:
@@ -59,15 +64,66 @@ def comparison_reason(call: OpView) -> str | None:
     return reason or _scalar_reason(call)
 
 
-def _truth(args, attrs):
-    return Tensor(broadcast(*(arg.dims for arg in args)), "bool")
-
-
 def _scalar_reason(call: OpView) -> str | None:
     return None if call.result.shape else "the result is a scalar"
 
 
-# The fields of the rows.
-BINARY = dict(reason=binary_reason, channel_axis=binary_channel_axis, swaps=True)
-DIVIDE = dict(reason=binary_reason, channel_axis=binary_channel_axis)
-COMPARISON = dict(reason=comparison_reason, infer=_truth)
+def where_reason(call: OpView) -> str | None:
+    """Accept truths, and two operands of one type that are broadcast."""
+    condition, x, y = call.args
+    reason = tensor_reason("the condition", condition, dtypes=("bool",))
+    for name, tensor in (("x", x), ("y", y), ("result", call.result)):
+        reason = reason or tensor_reason(name, tensor, dtypes=VIEWED)
+    if reason is None and x.dtype != y.dtype:
+        return f"x is {x.dtype}, but y is {y.dtype}"
+    return reason
+
+
+def _comparison_type(args, attrs):
+    return Tensor(broadcast(*(arg.dims for arg in args)), "bool")
+
+
+def _where_type(args, attrs):
+    return Tensor(broadcast(*(arg.dims for arg in args)), args[1].dtype)
+
+
+def _bias_add(attrs, result_type, x, bias):
+    return x + along(bias, attrs.axis, x.ndim)
+
+
+def _divide(x: Array, y: Array) -> Array:
+    """Divide; integers are cut off toward zero, as TVM divides them."""
+    if x.dtype.kind not in "iu":
+        return x / y
+    if not y.all():
+        raise UndefinedResult("divide of integers by zero")
+    quotient = x // y
+    return quotient + ((quotient < 0) & (quotient * y != x))
+
+
+_BINARY = dict(reason=binary_reason, channel_axis=binary_channel_axis)
+_COMPARISON = dict(reason=comparison_reason, infer=_comparison_type)
+
+ROWS = [
+    binary(
+        "nn.bias_add",
+        axis_reason,
+        attrs=(Int("axis", 1),),
+        infer=same_type,
+        numpy=_bias_add,
+        relax="",
+    ),
+    binary("add", **_BINARY, swaps=True, patterns_int8=POSTS_INT8),
+    binary("subtract", **_BINARY, swaps=True),
+    binary("multiply", **_BINARY, swaps=True),
+    binary("divide", **_BINARY, numpy=of_values(_divide)),
+    binary("maximum", **_BINARY, swaps=True),
+    binary("minimum", **_BINARY, swaps=True),
+    OpSchema("equal", **_COMPARISON),
+    OpSchema("not_equal", **_COMPARISON),
+    OpSchema("less", **_COMPARISON),
+    OpSchema("less_equal", **_COMPARISON),
+    OpSchema("greater", **_COMPARISON),
+    OpSchema("greater_equal", **_COMPARISON),
+    OpSchema("where", where_reason, infer=_where_type, numpy=of_values(np.where), cost_weight=0),
+]

@@ -14,20 +14,34 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""When oneDNN can run a convolution or a transposed convolution."""
+"""Convolutions and transposed convolutions."""
 
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
-from ..ir.op_view import OpView
+from ..ir.dim import Size
+from ..ir.numpy_types import Array, wide
+from ..ir.op_view import OpView, Tensor
 from .attrs import Attr, DType, Int, Ints, Text
+from .schema import RESIDUAL_INT8, out_dtype, root
 from .tensors import ints, known_product, open_reason, tensors_reason, text_of_shape
-
-SPATIAL = "DHW"
+from .windows import (
+    SPATIAL,
+    both_sides,
+    data_layout_reason,
+    for_each,
+    reordered,
+    spatial_axes,
+    taps_of,
+    window_attrs,
+    window_reason,
+    windows,
+)
 
 
 def conv_attributes(spatial: int, order: str = "OI") -> tuple[Attr, ...]:
@@ -102,31 +116,6 @@ def merged_weight_shape(call: OpView) -> tuple[int, ...] | None:
     if not conv.is_multiplier or "OI" not in layout:
         return None
     return tuple(dict(conv.weight, O=conv.out_channels, I=1)[letter] for letter in layout)
-
-
-def window_reason(attrs, spatial: int) -> str | None:
-    """Say why strides, dilation or padding of a window over `spatial` dimensions are not legal."""
-    for name in ("strides", "dilation"):
-        values = ints(getattr(attrs, name))
-        if values is None or len(values) not in (1, spatial) or min(values) < 1:
-            return f"{name}={list(getattr(attrs, name))} is not {spatial} positive integers"
-    padding = ints(attrs.padding)
-    if padding is None or len(padding) not in (1, spatial, 2 * spatial):
-        return f"padding={list(attrs.padding)} is not 1, {spatial} or {2 * spatial} integers"
-    if min(padding) < 0:
-        return f"padding={list(padding)} is negative"
-    return None
-
-
-def data_layout_reason(attrs, name: str, spatial: int) -> str | None:
-    """Say why a layout is neither channels-first nor channels-last.
-
-    oneDNN blocks tensors itself, so that no model needs a blocked layout.
-    """
-    letters = SPATIAL[3 - spatial :]
-    layouts = (f"NC{letters}", f"N{letters}C")
-    layout = getattr(attrs, name)
-    return None if layout in layouts else f"{name}={layout} is not {' or '.join(layouts)}"
 
 
 def conv_reason(call: OpView) -> str | None:
@@ -229,6 +218,91 @@ def scaled_conv_weight(call: OpView, weight: np.ndarray, scale: np.ndarray) -> n
     return weight * scale.reshape(dims)
 
 
+def _conv_type(args, attrs, is_transposed: bool = False):
+    data, weight = args
+    layout, kernel_layout = attrs.data_layout, attrs.kernel_layout
+    kernel = dict(zip(kernel_layout, weight.dims))
+    axes = spatial_axes(layout)
+    count = len(axes)
+    strides, dilation = (for_each(each, count) for each in (attrs.strides, attrs.dilation))
+    padding = both_sides(attrs.padding, count)
+    more = for_each(attrs.output_padding, count) if is_transposed else [0] * count
+    dims = list(data.dims)
+    for k, axis in enumerate(axes):
+        window = (kernel[layout[axis]] - 1) * dilation[k] + 1
+        if not is_transposed:
+            dims[axis] = windows(dims[axis], padding[k], window, strides[k])
+        elif dims[axis] is not None:
+            dims[axis] = (dims[axis] - 1) * strides[k] + window - sum(padding[k]) + more[k]
+    groups = attrs.groups
+    if is_transposed:
+        dims[layout.index("C")] = kernel["O"] * groups
+    else:
+        dims[layout.index("C")] = _out_channels(data.dims[layout.index("C")], kernel, groups)
+    return Tensor(tuple(dims), out_dtype(attrs, data))
+
+
+def _out_channels(channels: Size, kernel: dict[str, Size], groups: int) -> Size:
+    outputs, inputs = kernel["O"], kernel["I"]
+    if groups == 1 or inputs == 1:
+        return outputs
+    # A depthwise weight may have the outputs of each input channel in the place of I.
+    is_known = all(isinstance(size, int) for size in (channels, outputs, inputs))
+    return outputs * inputs * groups // channels if is_known else None
+
+
+def _operands(attrs, data: Array, weight: Array, order: str) -> tuple[Array, Array, str]:
+    """Return the data as N, C, spatial, the weight in an order, and the letters of the former."""
+    letters = SPATIAL[5 - data.ndim :]
+    source = reordered(wide(data), attrs.data_layout, "NC" + letters)
+    return source, reordered(wide(weight), attrs.kernel_layout, order + letters), letters
+
+
+def _conv_result(attrs, out: Array, letters: str) -> Array:
+    return reordered(out, "NC" + letters, attrs.out_layout or attrs.data_layout)
+
+
+def _conv(attrs, result_type, data, weight):
+    source, weight, letters = _operands(attrs, data, weight, "OI")
+    count, groups = len(letters), attrs.groups
+    strides, dilation, padding = window_attrs(attrs, count)
+    source = np.pad(source, [(0, 0), (0, 0), *padding])
+    # A depthwise weight may have the outputs of each input channel in the place of I.
+    kernel = weight.shape[2:]
+    weight = weight.reshape(groups, -1, source.shape[1] // groups, *kernel)
+    source = source.reshape(source.shape[0], groups, -1, *source.shape[2:])
+    sizes = [
+        (full - (taps - 1) * gap - 1) // stride + 1
+        for full, taps, gap, stride in zip(source.shape[3:], kernel, dilation, strides)
+    ]
+    out = np.zeros((source.shape[0], groups, weight.shape[1], np.prod(sizes)), source.dtype)
+    for tap, window in taps_of(kernel, sizes, strides, dilation):
+        part = source[(..., *window)].reshape(*source.shape[:3], -1)
+        out += weight[(..., *tap)] @ part
+    return _conv_result(attrs, out.reshape(out.shape[0], -1, *sizes), letters)
+
+
+def _conv_transpose(attrs, result_type, data, weight):
+    """Add each value's multiple of the kernel to the output, and cut the padding off."""
+    source, weight, letters = _operands(attrs, data, weight, "IO")
+    count, groups = len(letters), attrs.groups
+    strides, dilation, padding = window_attrs(attrs, count)
+    more = for_each(attrs.output_padding, count)
+    sizes, kernel = source.shape[2:], weight.shape[2:]
+    source = source.reshape(source.shape[0], groups, source.shape[1] // groups, -1)
+    weight = np.swapaxes(weight.reshape(groups, -1, *weight.shape[1:]), 1, 2)
+    full = [
+        (size - 1) * stride + (taps - 1) * gap + 1 + extra
+        for size, stride, taps, gap, extra in zip(sizes, strides, kernel, dilation, more)
+    ]
+    out = np.zeros((source.shape[0], groups, weight.shape[1], *full), source.dtype)
+    for tap, window in taps_of(kernel, sizes, strides, dilation):
+        part = weight[(..., *tap)] @ source
+        out[(..., *window)] += part.reshape(*part.shape[:3], *sizes)
+    cut = tuple(slice(before, size - after) for size, (before, after) in zip(full, padding))
+    return _conv_result(attrs, out.reshape(out.shape[0], -1, *full)[(..., *cut)], letters)
+
+
 # The fields of the rows.
 _FIELDS = dict(
     reason=conv_reason,
@@ -238,5 +312,25 @@ _FIELDS = dict(
     flops=conv_flops,
     scaled_weight=scaled_conv_weight,
 )
-CONV = dict(_FIELDS, padding="zero", skips_positions=True)
-CONV_TRANSPOSE = dict(_FIELDS)
+_CONV = dict(_FIELDS, infer=_conv_type, numpy=_conv, padding="zero", skips_positions=True)
+_CONV_TRANSPOSE = dict(
+    _FIELDS, infer=partial(_conv_type, is_transposed=True), numpy=_conv_transpose
+)
+
+ROWS = [
+    root("nn.conv1d", **_CONV, attrs=conv_attributes(1)),
+    root(
+        "nn.conv2d",
+        **_CONV,
+        attrs=conv_attributes(2),
+        patterns="bias_sum_relu bias_sum bias_relu bias bias_sigmoid relu sigmoid",
+        patterns_int8=RESIDUAL_INT8,
+    ),
+    root("nn.conv3d", **_CONV, attrs=conv_attributes(3)),
+    root("nn.conv1d_transpose", **_CONV_TRANSPOSE, attrs=transposed_conv_attributes(1)),
+    root("nn.conv2d_transpose", **_CONV_TRANSPOSE, attrs=transposed_conv_attributes(2)),
+    root("nn.conv3d_transpose", **_CONV_TRANSPOSE, attrs=transposed_conv_attributes(3)),
+]
+
+CONVS = [row.name for row in ROWS if not is_transposed(row.name)]
+CONVS_TRANSPOSED = [row.name for row in ROWS if is_transposed(row.name)]

@@ -14,28 +14,81 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""When a plan's own kernels can copy elements: selections, broadcasts, and gathers."""
+"""Ops that put elements together in another way: concatenation, pads, broadcasts, gathers."""
 
 from __future__ import annotations
 
-from ..ir.dim import is_same
-from ..ir.op_view import OpView
-from .attrs import Int, Ints, Text
-from .tensors import VIEWED, tensor_reason, text_of_shape
+import numpy as np
 
-BROADCAST_TO = (Ints("shape", None),)
-TAKE = Int("axis", None), Int("batch_dims", 0), Text("mode", "clip")
+from .. import cpu
+from ..ir.dim import Dim, Size, is_same
+from ..ir.numpy_types import Array, UndefinedResult
+from ..ir.op_view import OpView, Tensor
+from .attrs import Int, Ints, Pairs, Text
+from .schema import copy
+from .tensors import EIGHT_BITS, MOVED, VIEWED, ints, known_product, tensor_reason, text_of_shape
+
+# The lines that a pad copies; the runtime refuses more.
+MAX_LINES = 64
 
 
-def where_reason(call: OpView) -> str | None:
-    """Accept truths, and two operands of one type that are broadcast."""
-    condition, x, y = call.args
-    reason = tensor_reason("the condition", condition, dtypes=("bool",))
-    for name, tensor in (("x", x), ("y", y), ("result", call.result)):
-        reason = reason or tensor_reason(name, tensor, dtypes=VIEWED)
-    if reason is None and x.dtype != y.dtype:
-        return f"x is {x.dtype}, but y is {y.dtype}"
-    return reason
+def concat_reason(call: OpView) -> str | None:
+    """Accept tensors that are given one by one."""
+    if not isinstance(call.args[0], tuple):
+        return "the tuple of tensors is the result of another call"
+    axis = call.attrs.axis
+    # Along its own axis a stack has as many as there are tensors.
+    is_open = call.result.shape[axis] is None
+    filled = []
+    for i, field in enumerate(call.args[0]):
+        reason = tensor_reason(f"tensor {i}", field, 1, VIEWED)
+        if reason:
+            return reason
+        if is_open:
+            filled.append(field.shape[axis] is not None or call.is_filled(i, axis))
+        if False in filled:
+            return f"tensor {i} may be empty: its size along axis {axis} is open"
+    if is_open and True not in filled:
+        # As what a loop collects is, before its first turn.
+        return f"each tensor may be empty: their sizes along axis {axis} are open"
+    return tensor_reason("result", call.result, 1, VIEWED)
+
+
+def pad_reason(call: OpView) -> str | None:
+    """Accept frames of one constant, of the type of the data, or float32 as a plain number is.
+
+    And the data's own lines, each of which a primitive copies, while they are few.
+    """
+    mode, widths = call.attrs.pad_mode, [ints(width) for width in call.attrs.pad_width]
+    if mode not in ("constant", "edge", "reflect"):
+        return f"pad_mode={mode} is not supported"
+    if None in widths or any(min(width) < 0 for width in widths):
+        return "pad_width is not constant, or is negative"
+    lines = sum(map(sum, widths))
+    if mode != "constant" and lines > MAX_LINES:
+        return f"pad_mode={mode} copies {lines} lines one by one; more than {MAX_LINES} are slow"
+    dims = call.args[0].shape
+    if mode == "reflect" and any(dim and max(width) >= dim for dim, width in zip(dims, widths)):
+        return "pad_width is too large for the reflected data"
+    data, value = call.args
+    reason = tensor_reason("data", data, 1, MOVED) or tensor_reason("result", call.result, 1, MOVED)
+    if reason:
+        return reason
+    if not value.is_constant or known_product(value.shape) != 1:
+        return "pad_value is not a constant with one element"
+    if mode == "constant" and not _becomes(value, data.dtype):
+        return f"pad_value of type {value.dtype} is not a value of {data.dtype}"
+    return None
+
+
+def _becomes(value: Tensor, dtype: str) -> bool:
+    """Whether what pads has the type of the data, or is a plain number that has a value there."""
+    if value.dtype == dtype or (value.dtype == "float32" and dtype in cpu.REAL):
+        return True
+    if value.dtype != "int32":
+        return False
+    kind = np.iinfo(dtype) if dtype in EIGHT_BITS else np.finfo("float16")
+    return kind.min <= float(value.value.reshape(())) <= kind.max
 
 
 def broadcast_to_reason(call: OpView) -> str | None:
@@ -71,3 +124,114 @@ def take_reason(call: OpView) -> str | None:
     if attrs.mode not in ("clip", "wrap", "fast"):
         return f"mode={attrs.mode} is not supported"
     return None
+
+
+def _concatenate_type(args, attrs):
+    fields = args[0]
+    axis = attrs.axis % len(fields[0].dims)
+    total: Size = 0
+    for field in fields:
+        size = field.dims[axis]
+        total = None if None in (total, size) else total + size
+    dims = list(fields[0].dims)
+    dims[axis] = total
+    return Tensor(tuple(dims), fields[0].dtype)
+
+
+def _stack_type(args, attrs):
+    fields = args[0]
+    axis = attrs.axis % (len(fields[0].dims) + 1)
+    dims = (*fields[0].dims[:axis], len(fields), *fields[0].dims[axis:])
+    return Tensor(dims, fields[0].dtype)
+
+
+def _pad_type(args, attrs):
+    dims = (
+        None if dim is None else dim + sum(width)
+        for dim, width in zip(args[0].dims, attrs.pad_width)
+    )
+    return Tensor(tuple(dims), args[0].dtype)
+
+
+def _broadcast_to_type(args, attrs):
+    dims = args[0].dims
+    missing = len(attrs.shape) - len(dims)
+    sizes = [dims[k - missing] if size == -1 else size for k, size in enumerate(attrs.shape)]
+    return Tensor(tuple(size if _is_size(size) else None for size in sizes), args[0].dtype)
+
+
+def _is_size(size) -> bool:
+    return size is None or isinstance(size, (int, Dim))
+
+
+def _take_type(args, attrs):
+    (data, indices), axis = args, attrs.axis
+    if axis is None:
+        return Tensor(indices.dims, data.dtype)
+    axis %= len(data.dims)
+    return Tensor((*data.dims[:axis], *indices.dims, *data.dims[axis + 1 :]), data.dtype)
+
+
+def _concatenate(attrs, result_type, fields):
+    return np.concatenate(fields, attrs.axis)
+
+
+def _stack(attrs, result_type, fields):
+    return np.stack(fields, attrs.axis)
+
+
+def _pad(attrs, result_type, data, value):
+    if attrs.pad_mode != "constant":
+        return np.pad(data, attrs.pad_width, attrs.pad_mode)
+    return np.pad(data, attrs.pad_width, constant_values=value.reshape(()).astype(data.dtype))
+
+
+def _take(attrs, result_type, data, indices):
+    if attrs.batch_dims:
+        raise UndefinedResult(f"batch_dims={attrs.batch_dims}")
+    mode = "raise" if attrs.mode == "fast" else attrs.mode
+    return np.take(data, indices, attrs.axis, mode=mode)
+
+
+def filled(value: int | None = None):
+    """Define an op that fills a tensor: with a number, or with its last operand."""
+
+    def compute(attrs, result_type, *args) -> Array:
+        return np.broadcast_to(args[-1] if value is None else value, result_type.shape)
+
+    return compute
+
+
+ROWS = [
+    copy(
+        "concatenate",
+        concat_reason,
+        attrs=(Int("axis", 0),),
+        infer=_concatenate_type,
+        numpy=_concatenate,
+        relax="concat",
+    ),
+    copy("stack", concat_reason, attrs=(Int("axis", 0),), infer=_stack_type, numpy=_stack),
+    copy(
+        "nn.pad",
+        pad_reason,
+        attrs=(Pairs("pad_width"), Text("pad_mode", "constant")),
+        infer=_pad_type,
+        numpy=_pad,
+    ),
+    copy(
+        "broadcast_to",
+        broadcast_to_reason,
+        attrs=(Ints("shape", None),),
+        infer=_broadcast_to_type,
+        numpy=filled(),
+    ),
+    copy(
+        "take",
+        take_reason,
+        attrs=(Int("axis", None), Int("batch_dims", 0), Text("mode", "clip")),
+        infer=_take_type,
+        numpy=_take,
+        relax="",
+    ),
+]

@@ -14,15 +14,19 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""When oneDNN can run a unary elementwise op, or convert between data types."""
+"""Unary elementwise ops, PReLU, and conversions between data types."""
 
 from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from .. import cpu
-from ..ir.op_view import OpView
-from .attrs import Float
+from ..ir.numpy_types import Array, along, sigmoid
+from ..ir.op_view import OpView, Tensor
+from .attrs import DType, Float, Int
+from .schema import FUNCTION, OpSchema, always, eltwise, no_flops, of_values
 from .tensors import MOVED, named_tensors, tensor_reason, tensors_reason, text_of_shape
 
 
@@ -89,9 +93,142 @@ def cast_reason(call: OpView) -> str | None:
     return None
 
 
-# The fields of the row.
-CLIP = dict(
-    reason=clip_reason,
-    attrs=(Float("a_min"), Float("a_max")),
-    is_not_negative=clip_is_not_negative,
-)
+def _cast_type(args, attrs):
+    return Tensor(args[0].dims, attrs.dtype)
+
+
+def erf(x: Array) -> Array:
+    """Return the error function of each element."""
+    return np.frompyfunc(math.erf, 1, 1)(x).astype("float64")
+
+
+def _softplus(x: Array) -> Array:
+    return np.logaddexp(0.0, x)
+
+
+def _leaky_relu(attrs, result_type, x):
+    return np.where(x > 0, x, x * attrs.alpha)
+
+
+def _prelu(attrs, result_type, x, slopes):
+    return np.where(x > 0, x, x * along(slopes, attrs.axis, x.ndim))
+
+
+def _clip(attrs, result_type, x):
+    return np.clip(x, attrs.a_min, attrs.a_max)
+
+
+def _elu(attrs, result_type, x):
+    return np.where(x > 0, x, attrs.alpha * np.expm1(x))
+
+
+def _gelu_erf(x: Array) -> Array:
+    return 0.5 * x * (1.0 + erf(x * math.sqrt(0.5)))
+
+
+def _gelu_tanh(x: Array) -> Array:
+    return 0.5 * x * (1.0 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+
+
+def _hard_sigmoid(attrs, result_type, x):
+    return np.clip(attrs.alpha * x + attrs.beta, 0.0, 1.0)
+
+
+def _hard_swish(attrs, result_type, x):
+    return x * _hard_sigmoid(attrs, result_type, x)
+
+
+def _linear(attrs, result_type, x):
+    return attrs.alpha * x + attrs.beta
+
+
+def _pow(attrs, result_type, x):
+    return attrs.alpha * x**attrs.beta
+
+
+def _swish(attrs, result_type, x):
+    return x * sigmoid(attrs.alpha * x)
+
+
+def _virtual(name: str, **fields) -> OpSchema:
+    """Make the row of a function of one operand that Relay writes as several ops."""
+    return eltwise(name, virtual_reason, **{"cost_weight": FUNCTION, "relax": "", **fields})
+
+
+_RSQRT = of_values(lambda x: 1.0 / np.sqrt(x))
+
+_ALPHA = Float("alpha")
+
+_ALPHA_BETA = _ALPHA, Float("beta")
+
+ROWS = [
+    OpSchema(
+        "cast",
+        cast_reason,
+        attrs=(DType("dtype"),),
+        infer=_cast_type,
+        numpy=of_values(lambda x: x),
+        flops=no_flops,
+        relax="astype",
+    ),
+    eltwise(
+        "nn.relu",
+        eltwise_reason,
+        numpy=of_values(lambda x: np.maximum(x, 0)),
+        is_not_negative=always,
+    ),
+    eltwise(
+        "nn.leaky_relu",
+        leaky_relu_reason,
+        attrs=(_ALPHA,),
+        numpy=_leaky_relu,
+        relax="nn.leakyrelu nn.prelu",
+    ),
+    OpSchema("nn.prelu", prelu_reason, attrs=(Int("axis", 1),), numpy=_prelu, post="prelu"),
+    eltwise("abs", eltwise_reason, is_not_negative=always),
+    eltwise(
+        "clip",
+        clip_reason,
+        attrs=(Float("a_min"), Float("a_max")),
+        numpy=_clip,
+        is_not_negative=clip_is_not_negative,
+        relax="clip nn.relu6",
+    ),
+    eltwise("exp", eltwise_reason, cost_weight=FUNCTION, grows=True, is_not_negative=always),
+    eltwise("log", eltwise_reason, cost_weight=FUNCTION),
+    eltwise("negative", eltwise_reason),
+    eltwise("rsqrt", eltwise_reason, numpy=_RSQRT, grows=True),
+    eltwise(
+        "sigmoid",
+        eltwise_reason,
+        numpy=of_values(sigmoid),
+        cost_weight=FUNCTION,
+        is_not_negative=always,
+    ),
+    eltwise("sqrt", eltwise_reason, is_not_negative=always),
+    eltwise("tanh", eltwise_reason, cost_weight=FUNCTION),
+    OpSchema("ceil", eltwise_reason),
+    OpSchema("cos", eltwise_reason, cost_weight=FUNCTION),
+    OpSchema("floor", eltwise_reason),
+    # Zero for NaN, as TVM computes it.
+    OpSchema(
+        "sign",
+        eltwise_reason,
+        numpy=of_values(lambda x: np.where(x > 0, 1.0, np.where(x < 0, -1.0, 0.0))),
+    ),
+    OpSchema("sin", eltwise_reason, cost_weight=FUNCTION),
+    OpSchema("trunc", eltwise_reason),
+    _virtual("dnnl.elu", attrs=(_ALPHA,), numpy=_elu),
+    _virtual("dnnl.gelu_erf", numpy=of_values(_gelu_erf), relax="nn.gelu"),
+    _virtual("dnnl.gelu_tanh", numpy=of_values(_gelu_tanh), relax="nn.gelu_tanh"),
+    _virtual("dnnl.hard_sigmoid", attrs=_ALPHA_BETA, numpy=_hard_sigmoid, cost_weight=1),
+    _virtual("dnnl.hard_swish", attrs=_ALPHA_BETA, numpy=_hard_swish, cost_weight=1),
+    _virtual("dnnl.linear", attrs=_ALPHA_BETA, numpy=_linear, cost_weight=1),
+    _virtual("dnnl.mish", numpy=of_values(lambda x: x * np.tanh(_softplus(x)))),
+    _virtual("dnnl.pow", attrs=_ALPHA_BETA, numpy=_pow, grows=True, relax="square"),
+    # Halves to even, as Relax has it; Relay's rounds them away from zero.
+    OpSchema("dnnl.round", virtual_reason, numpy=of_values(np.rint), relax="round"),
+    _virtual("dnnl.rsqrt", numpy=_RSQRT, cost_weight=1, grows=True),
+    _virtual("dnnl.softplus", numpy=of_values(_softplus), relax="nn.softplus"),
+    _virtual("dnnl.swish", attrs=(_ALPHA,), numpy=_swish, relax="nn.silu"),
+]

@@ -14,11 +14,15 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Evaluates a graph in numpy, without a TVM: a reference for rewrites, and constant folding."""
+"""Evaluates graphs and ops in numpy by the definitions of the rows, without a TVM.
+
+They are the reference of the tests and of rewrites, and fold constants.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
 from typing import Union
 
 import numpy as np
@@ -26,9 +30,15 @@ import numpy as np
 from ..ir.dim import substituted, symbol_of
 from ..ir.graph import Graph
 from ..ir.node import CALL, CONSTANT, FIELD, INPUT, TUPLE, Node
-from ..ir.numpy_types import UndefinedResult
+from ..ir.numpy_types import Array, UndefinedResult, rounded
+from ..ir.op import has_row, infer
 from ..ir.op_view import Tensor
-from .numpy_ops import evaluate_op, has_definition
+from .others import OTHERS
+from .schema import Definition
+from .table import TABLE
+
+# The type of a result: a tuple for an op that returns one.
+ResultType = Union[Tensor, tuple[Tensor, ...]]
 
 # The value of a node: a list for a tuple.
 Result = Union[np.ndarray, list[np.ndarray]]
@@ -194,3 +204,104 @@ def _known(type_, sizes: Mapping[object, int]):
     if isinstance(type_, tuple):
         return tuple(_known(field, sizes) for field in type_)
     return Tensor(tuple(substituted(dim, sizes) for dim in type_.dims), type_.dtype)
+
+
+def define(name: str) -> Definition:
+    """Return the definition of an op.
+
+    Parameters
+    ----------
+    name : str
+        The op in the table, or another one that has a definition.
+
+    Returns
+    -------
+    definition : Callable
+        ``definition(attrs, result_type, *values)`` computes the result, in the type that numpy
+        computes in; `evaluate_op` rounds it.
+
+    Raises
+    ------
+    KeyError
+        The op has no definition.
+    """
+    row = TABLE.get(name) or OTHERS[name]
+    return lambda attrs, *others: row.definition(row.attributes(attrs), *others)
+
+
+def has_definition(name: str | None) -> bool:
+    """Whether `define` knows an op."""
+    return name in TABLE or name in OTHERS
+
+
+def evaluate_op(
+    name: str,
+    attrs: SimpleNamespace,
+    result_type: ResultType,
+    values: Sequence[Array | Sequence[Array]],
+    definition: Definition | None = None,
+) -> Array | list[Array]:
+    """Compute an op in float64, integers as they are, and round once to the type of the result.
+
+    Parameters
+    ----------
+    name : str
+        The op.
+    attrs : SimpleNamespace
+        The attributes; those that have a default may be missing.
+    result_type : Tensor | tuple[Tensor, ...]
+        The type of the result. Open dimensions are inferred from the values.
+    values : Sequence
+        The operands, each an array, or a list of arrays for a tuple.
+    definition : Callable | None
+        That of an op of which `define` has none.
+
+    Returns
+    -------
+    result : numpy.ndarray | list[numpy.ndarray]
+        A list for an op that returns a tuple.
+
+    Raises
+    ------
+    KeyError
+        The op has no definition.
+    UndefinedResult
+        The op has no result for these values, or the definition does not cover its attributes.
+    """
+    definition = definition or define(name)
+    result_type = _static(name, attrs, result_type, values)
+    with np.errstate(all="ignore"):
+        result = definition(attrs, result_type, *map(_widened, values))
+        if not isinstance(result_type, tuple):
+            return _as_type(name, result, result_type)
+        return [_as_type(name, *pair) for pair in zip(result, result_type, strict=True)]
+
+
+def _static(name, attrs, result_type, values) -> ResultType:
+    """Return the type of a result without open dimensions, if those of the operands tell them."""
+    types = result_type if isinstance(result_type, tuple) else (result_type,)
+    if all(None not in type_.shape for type_ in types) or not has_row(name):
+        return result_type
+    return infer(name, [_type_of(value) for value in values], attrs)
+
+
+def _type_of(value):
+    if isinstance(value, (list, tuple)):
+        return tuple(map(_type_of, value))
+    return Tensor(value.shape, str(value.dtype), value)
+
+
+def _widened(value):
+    if isinstance(value, (list, tuple)):
+        return [_widened(field) for field in value]
+    value = np.asarray(value)
+    return value if value.dtype.kind in "iub" else value.astype("float64")
+
+
+def _as_type(name: str, value: Array, type_: Tensor) -> Array:
+    value = rounded(np.asarray(value), type_.dtype)
+    if any(size not in (None, got) for size, got in zip(type_.shape, value.shape)) or len(
+        type_.shape
+    ) != len(value.shape):
+        raise UndefinedResult(f"{name} gives the shape {value.shape}, not {type_.shape}")
+    return value

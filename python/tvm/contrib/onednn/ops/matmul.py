@@ -14,32 +14,22 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""When oneDNN can multiply matrices."""
+"""Matrix multiplication."""
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
-from ..ir.op_view import OpView
-from .attrs import Bool, DType, Int
-from .tensors import (
-    EIGHT_BITS,
-    known_product,
-    open_reason,
-    tensor_reason,
-    tensors_reason,
-    text_of_shape,
-)
+from ..ir.dim import broadcast
+from ..ir.numpy_types import wide
+from ..ir.op_view import OpView, Tensor
+from .attrs import Bool, DType
+from .schema import RESIDUAL_INT8, out_dtype, root
+from .tensors import known_product, last_axis, open_reason, tensors_reason, text_of_shape
 
 _DENSE_ATTRS = (DType("out_dtype"),)
+
 _MATMUL_ATTRS = (Bool("transpose_a", False), Bool("transpose_b", False), *_DENSE_ATTRS)
-
-
-def last_axis(call: OpView) -> int:
-    """Return the last axis of a call's result."""
-    return len(call.result.shape) - 1
 
 
 def _rewritten_reason(attrs) -> str | None:
@@ -82,58 +72,6 @@ def matmul_reason(call: OpView) -> str | None:
     return _product_reason(call, call.attrs.transpose_a, call.attrs.transpose_b)
 
 
-def dynamic_dense_reason(call: OpView) -> str | None:
-    """Accept float32 data with rows open, and an 8-bit (units, columns) weight with its scale."""
-    data, weight, scale, zero = call.args
-    reason = (
-        tensor_reason("data", data, 1, ("float32",))
-        or tensor_reason("weight", weight, 2, EIGHT_BITS)
-        or tensor_reason("scale", scale, dtypes=("float32",))
-        or tensor_reason("zero_point", zero, dtypes=("int32",))
-        or open_reason("data", "columns", data.shape[-1], data.shape)
-    )
-    if reason:
-        return reason
-    if not all(arg.is_constant for arg in (weight, scale, zero)):
-        return "the weight, its scale or its zero point is not constant"
-    if len(weight.shape) != 2 or weight.shape[1] != data.shape[-1]:
-        return (
-            f"weight has shape {text_of_shape(weight.shape)}, but data of shape "
-            f"{text_of_shape(data.shape)} requires (units, {data.shape[-1]})"
-        )
-    if math.prod(zero.shape) != 1 or math.prod(scale.shape) not in (1, weight.shape[0]):
-        return "the weight has other scales or zero points than one, or a scale for each unit"
-    return None
-
-
-def block_dense_reason(call: OpView) -> str | None:
-    """Accept float32 data with rows open, and a constant weight of 4 or 8 bits in blocks."""
-    data, *weight = call.args
-    dtypes, names = ("uint8", "float32", "uint8"), ("weight", "scales", "zero_points")
-    reason = tensor_reason("data", data, 1, ("float32",))
-    for name, arg, dtype in zip(names, weight, dtypes):
-        reason = reason or tensor_reason(name, arg, 2, (dtype,))
-    reason = reason or open_reason("data", "columns", data.shape[-1], data.shape)
-    if reason:
-        return reason
-    if not all(arg.is_constant for arg in weight):
-        return "the weight, its scales or its zero points are not constant"
-    bits, block, level = call.attrs.bits, call.attrs.block_size, call.attrs.accuracy_level
-    if bits not in (4, 8) or block % 32:
-        return f"bits={bits} in blocks of {block}; supported are 4 and 8 in blocks of 32, 64, ..."
-    if not 0 <= level <= 4:
-        return f"accuracy_level={level}; supported are 0 to 4"
-    units, blocks = weight[0].shape[0], -(-data.shape[-1] // block)
-    if weight[0].shape[1] != blocks * block * bits // 8:
-        return (
-            f"weight has shape {text_of_shape(weight[0].shape)}, but data of shape "
-            f"{text_of_shape(data.shape)} requires (units, {blocks * block * bits // 8})"
-        )
-    if any(arg.shape != (units, blocks) for arg in weight[1:]):
-        return f"the scales or zero points have another shape than ({units}, {blocks})"
-    return None
-
-
 def batch_matmul_reason(call: OpView) -> str | None:
     """Accept matrices and batches of them, which broadcast as numpy's do; all may be open."""
     return _rewritten_reason(call.attrs) or tensors_reason(call, min_rank=2)
@@ -144,11 +82,6 @@ def matmul_flops(call: OpView) -> int:
     is_transposed = call.name != "nn.dense" and call.attrs.transpose_a
     inner = call.args[0].shape[-2 if is_transposed else -1]
     return 2 * known_product((*call.result.shape, inner))
-
-
-def row_flops(call: OpView) -> int:
-    """Count two operations for each element of the row that an element of the result needs."""
-    return 2 * known_product((*call.result.shape, call.args[0].shape[-1]))
 
 
 def scaled_matmul_weight(call: OpView, weight: np.ndarray, scale: np.ndarray) -> np.ndarray:
@@ -163,6 +96,28 @@ def matmul_weight_axis(call: OpView) -> int:
     return len(call.args[1].shape) - (2 if is_transposed else 1)
 
 
+def _dense_type(args, attrs):
+    return Tensor((*args[0].dims[:-1], args[1].dims[0]), out_dtype(attrs, args[0]))
+
+
+def _matmul_type(args, attrs):
+    left, right = args
+    rows = left.dims[-1 if attrs.transpose_a else -2]
+    columns = right.dims[-2 if attrs.transpose_b else -1]
+    batch = broadcast(left.dims[:-2], right.dims[:-2])
+    return Tensor((*batch, rows, columns), out_dtype(attrs, left))
+
+
+def _dense(attrs, result_type, data, weight):
+    return wide(data) @ wide(weight).T
+
+
+def _matmul(attrs, result_type, data, weight):
+    data, weight = wide(data), wide(weight)
+    data = np.swapaxes(data, -1, -2) if attrs.transpose_a else data
+    return data @ (np.swapaxes(weight, -1, -2) if attrs.transpose_b else weight)
+
+
 # The fields of the rows; a reshape must keep the columns, or the matrices.
 _FIELDS = dict(
     channel_axis=last_axis,
@@ -170,19 +125,22 @@ _FIELDS = dict(
     reads_int8="weight",
     flops=matmul_flops,
 )
+
 _OF_A_MATRIX = dict(_FIELDS, kept_dims=1, scaled_weight=scaled_matmul_weight)
-DENSE = dict(_OF_A_MATRIX, reason=dense_reason, attrs=_DENSE_ATTRS)
-MATMUL = dict(_OF_A_MATRIX, reason=matmul_reason, attrs=_MATMUL_ATTRS)
-BATCH_MATMUL = dict(_FIELDS, reason=batch_matmul_reason, attrs=_MATMUL_ATTRS, kept_dims=2)
-DYNAMIC_DENSE = dict(
-    reason=dynamic_dense_reason,
-    channel_axis=last_axis,
-    fuses=("eltwise", "binary"),
-    kept_dims=1,
-    flops=row_flops,
-)
-BLOCK_DENSE = dict(
-    reason=block_dense_reason,
-    attrs=(Int("bits"), Int("block_size"), Int("accuracy_level", 0)),
-    flops=row_flops,
-)
+_MATMUL = dict(attrs=_MATMUL_ATTRS, infer=_matmul_type, numpy=_matmul, relax="matmul")
+
+ROWS = [
+    root(
+        "nn.dense",
+        **_OF_A_MATRIX,
+        reason=dense_reason,
+        attrs=_DENSE_ATTRS,
+        infer=_dense_type,
+        numpy=_dense,
+        relax="matmul",
+        patterns="bias_relu bias relu",
+        patterns_int8=RESIDUAL_INT8,
+    ),
+    root("nn.matmul", **_OF_A_MATRIX, **_MATMUL, reason=matmul_reason),
+    root("nn.batch_matmul", **_FIELDS, **_MATMUL, reason=batch_matmul_reason, kept_dims=2),
+]

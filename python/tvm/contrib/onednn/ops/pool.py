@@ -14,19 +14,35 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""When oneDNN can run a pooling."""
+"""Pooling: windows of a size, or to a size of the result."""
 
 from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from functools import partial
 
+import numpy as np
+
 from .. import cpu
-from ..ir.op_view import OpView
+from ..ir.numpy_types import UndefinedResult, lowest, wide
+from ..ir.op_view import OpView, Tensor
 from .attrs import Attr, Bool, Ints, Text
-from .conv import SPATIAL, data_layout_reason, window_reason
+from .schema import light
 from .tensors import MOVED, data_elements, ints, known_product, tensors_reason, text_of_shape
+from .windows import (
+    SPATIAL,
+    both_sides,
+    data_layout_reason,
+    for_each,
+    reordered,
+    spatial_axes,
+    taps_of,
+    window_attrs,
+    window_reason,
+    windows,
+)
 
 # The values of the padding that a window may hold; the runtime refuses more.
 _MOST_PADDING = 4096
@@ -181,10 +197,132 @@ def pool_flops(call: OpView) -> int:
     return known_product(call.result.shape) * math.prod(window)
 
 
+def _pool_type(args, attrs):
+    (data,) = args
+    axes = spatial_axes(attrs.layout)
+    count = len(axes)
+    window, strides = (for_each(each, count) for each in (attrs.pool_size, attrs.strides))
+    dilation, padding = for_each(attrs.dilation, count), both_sides(attrs.padding, count)
+    dims = list(data.dims)
+    for k, axis in enumerate(axes):
+        extent = (window[k] - 1) * dilation[k] + 1
+        dims[axis] = windows(dims[axis], padding[k], extent, strides[k], attrs.ceil_mode)
+    return Tensor(tuple(dims), data.dtype)
+
+
+def _global_pool_type(args, attrs):
+    axes = spatial_axes(attrs.layout)
+    dims = (1 if axis in axes else dim for axis, dim in enumerate(args[0].dims))
+    return Tensor(tuple(dims), args[0].dtype)
+
+
+def _adaptive_pool_type(args, attrs):
+    dims, axes = list(args[0].dims), spatial_axes(attrs.layout)
+    given = attrs.output_size
+    for axis, size in zip(axes, for_each(given, len(axes)) if given else dims):
+        dims[axis] = size if given else dims[axis]
+    return Tensor(tuple(dims), args[0].dtype)
+
+
+def _pool(kind: str):
+    def compute(attrs, result_type, data):
+        layout, letters = attrs.layout, SPATIAL[5 - data.ndim :]
+        source, count = reordered(wide(data), layout, "NC" + letters), data.ndim - 2
+        kernel = for_each(attrs.pool_size, count)
+        strides, dilation, padding = window_attrs(attrs, count)
+        sizes, frame = [], [(0, 0), (0, 0)]
+        for k, full in enumerate(source.shape[2:]):
+            before, after = padding[k]
+            reach = (kernel[k] - 1) * dilation[k] + 1
+            # Relay and Relax count differently, see `windows`.
+            sizes.append(result_type.shape[layout.index(letters[k])])
+            # Rounded up, the last window may reach beyond the padding.
+            end = (sizes[k] - 1) * strides[k] + reach
+            frame.append((before, max(end - full - before, after)))
+        parts = [part for _, part in taps_of(kernel, sizes, strides, dilation)]
+        if kind == "max":
+            # The maximum of nothing is the lowest value of the type.
+            fill = lowest(result_type.dtype)
+            padded = np.pad(source, frame, constant_values=fill)
+            out = np.full((*source.shape[:2], *sizes), fill, source.dtype)
+            for part in parts:
+                out = np.maximum(out, padded[(..., *part)])
+            return reordered(out, "NC" + letters, layout)
+        padded = np.pad(source, frame)
+        is_counted = np.zeros(padded.shape[2:])
+        is_counted[_counted(attrs, source.shape[2:], padding)] = 1
+        numbers = sum(is_counted[part] for part in parts)
+        if not numbers.all():
+            raise UndefinedResult("a window holds nothing to average")
+        out = sum(padded[(..., *part)] for part in parts) / numbers
+        return reordered(out, "NC" + letters, layout)
+
+    return compute
+
+
+def _counted(attrs, sizes: Sequence[int], padding: list[tuple[int, int]]) -> tuple[slice, ...]:
+    """Return what of padded data an average counts; what is beyond the padding never."""
+    if attrs.count_include_pad:
+        return tuple(slice(0, size + sum(both)) for size, both in zip(sizes, padding))
+    return tuple(slice(before, before + size) for size, (before, _) in zip(sizes, padding))
+
+
+def _adaptive_pool(kind: str):
+    def compute(attrs, result_type, data):
+        data = wide(data)
+        for axis in spatial_axes(attrs.layout):
+            size, count = data.shape[axis], result_type.shape[axis]
+            parts = []
+            for i in range(count):
+                window = range(i * size // count, -(-(i + 1) * size // count))
+                part = np.take(data, window, axis)
+                reduce = part.max if kind == "max" else part.mean
+                parts.append(reduce(axis=axis, keepdims=True))
+            data = np.concatenate(parts, axis)
+        return data
+
+    return compute
+
+
 # The fields of the rows.
 _FIELDS = dict(channel_axis=pool_channel_axis, reads_int8="data")
-POOL = dict(_FIELDS, reason=pool_reason, flops=pool_flops)
-ADAPTIVE = dict(_FIELDS, reason=adaptive_reason, flops=data_elements)
+POOL = dict(_FIELDS, reason=pool_reason, flops=pool_flops, infer=_pool_type, numpy=_pool("avg"))
+ADAPTIVE = dict(
+    _FIELDS,
+    reason=adaptive_reason,
+    flops=data_elements,
+    infer=_adaptive_pool_type,
+    numpy=_adaptive_pool("avg"),
+)
 # The greatest of integers is one of them; their average is to be rounded, which Relay's is not.
-MAX_POOL = dict(POOL, keeps_values=True, reason=partial(pool_reason, dtypes=MOVED))
-MAX_ADAPTIVE = dict(ADAPTIVE, keeps_values=True, reason=partial(adaptive_reason, dtypes=MOVED))
+_MAX_POOL = dict(
+    POOL, keeps_values=True, reason=partial(pool_reason, dtypes=MOVED), numpy=_pool("max")
+)
+_MAX_ADAPTIVE = dict(
+    ADAPTIVE,
+    keeps_values=True,
+    reason=partial(adaptive_reason, dtypes=MOVED),
+    numpy=_adaptive_pool("max"),
+)
+_GLOBAL = dict(infer=_global_pool_type, attrs=adaptive_attributes(2)[1:])
+
+ROWS = [
+    light("nn.max_pool1d", **_MAX_POOL, attrs=pool_attributes(1), padding="lowest"),
+    light("nn.max_pool2d", **_MAX_POOL, attrs=pool_attributes(2), padding="lowest"),
+    light("nn.max_pool3d", **_MAX_POOL, attrs=pool_attributes(3), padding="lowest"),
+    light("nn.avg_pool1d", **POOL, attrs=average_attributes(1), padding="average"),
+    light("nn.avg_pool2d", **POOL, attrs=average_attributes(2), padding="average"),
+    light("nn.avg_pool3d", **POOL, attrs=average_attributes(3), padding="average"),
+    light("nn.global_max_pool2d", **{**_MAX_ADAPTIVE, **_GLOBAL}, relax="max"),
+    light("nn.global_avg_pool2d", **{**ADAPTIVE, **_GLOBAL}, relax="mean"),
+    light("nn.adaptive_max_pool1d", **_MAX_ADAPTIVE, attrs=adaptive_attributes(1), relax=""),
+    light("nn.adaptive_max_pool2d", **_MAX_ADAPTIVE, attrs=adaptive_attributes(2), relax=""),
+    light("nn.adaptive_max_pool3d", **_MAX_ADAPTIVE, attrs=adaptive_attributes(3), relax=""),
+    light("nn.adaptive_avg_pool1d", **ADAPTIVE, attrs=adaptive_attributes(1)),
+    light("nn.adaptive_avg_pool2d", **ADAPTIVE, attrs=adaptive_attributes(2)),
+    light("nn.adaptive_avg_pool3d", **ADAPTIVE, attrs=adaptive_attributes(3)),
+]
+
+POOLS = [row.name for row in ROWS if row.infer is _pool_type]
+GLOBAL_POOLS = [row.name for row in ROWS if row.infer is _global_pool_type]
+ADAPTIVE_POOLS = [row.name for row in ROWS if row.infer is _adaptive_pool_type]

@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Rules for quantize and dequantize, and what a weight in 8 bits must be like."""
+"""Quantize and dequantize, and the conditions on weights in 8 bits."""
 
 from __future__ import annotations
 
@@ -22,17 +22,16 @@ import math
 
 import numpy as np
 
+from ..ir.numpy_types import UndefinedResult, along
 from ..ir.op_view import OpView, Tensor
 from .attrs import DType, Int
+from .schema import OpSchema
 from .tensors import EIGHT_BITS, tensor_reason, text_of_shape
 
 DEQUANTIZE, QUANTIZE = "qnn.dequantize", "qnn.quantize"
 
 # The types that dequantize reads: int32, that of sums of products, as well.
 INTEGERS = (*EIGHT_BITS, "int32")
-
-
-ATTRS = Int("axis", -1), DType("out_dtype")
 
 
 def quantize_reason(call: OpView) -> str | None:
@@ -131,11 +130,6 @@ def is_weight(call: OpView, axis: int | None) -> bool:
     return math.prod(scale.shape) == 1 or along == axis
 
 
-def along(values: np.ndarray, axis: int, rank: int) -> np.ndarray:
-    """Return one value, or one for each item of an axis, in a shape that broadcasts to a tensor."""
-    return values.reshape([-1 if i == axis % rank else 1 for i in range(rank)])
-
-
 def dequantized(
     values: np.ndarray, scale: np.ndarray, zero_point: np.ndarray, axis: int
 ) -> np.ndarray:
@@ -196,3 +190,36 @@ def symmetric(values: np.ndarray, zero_point: np.ndarray) -> np.ndarray | None:
     """
     moved = values.astype("int32") - zero_point
     return moved.astype("int8") if moved.min() >= -128 and moved.max() <= 127 else None
+
+
+def _converted_type(args, attrs):
+    return Tensor(args[0].dims, attrs.out_dtype or "float32")
+
+
+def _quantize(attrs, result_type, x, scale, zero_point):
+    integers = quantized(x, scale, zero_point, attrs.axis, result_type.dtype)
+    if integers is None:
+        raise UndefinedResult(f"not a number, or no quantized type: {result_type.dtype}")
+    return integers
+
+
+def _dequantize(attrs, result_type, x, scale, zero_point):
+    return dequantized(x, scale, zero_point, attrs.axis)
+
+
+_FIELDS = dict(attrs=(Int("axis", -1), DType("out_dtype")), infer=_converted_type)
+
+ROWS = [
+    OpSchema(
+        QUANTIZE, quantize_reason, **_FIELDS, numpy=_quantize, post="quantize", relax="quantize"
+    ),
+    OpSchema(
+        DEQUANTIZE,
+        dequantize_reason,
+        **_FIELDS,
+        numpy=_dequantize,
+        reads_int8="data",
+        fuses=("quantize",),
+        relax="dequantize",
+    ),
+]

@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""When oneDNN can run a recurrent layer.
+"""Recurrent layers.
 
 Of T steps, N sequences, I inputs, H hidden units and D directions, the operands are
 
@@ -40,9 +40,14 @@ order of the data, and the last states, (D, N, H).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
-from ..ir.op_view import OpView
-from .attrs import Bool, Text
+import numpy as np
+
+from ..ir.numpy_types import Array, sigmoid
+from ..ir.op_view import OpView, Tensor
+from .attrs import Attr, Bool, Text
+from .schema import OpSchema
 from .tensors import known_product, open_reason, tensor_reason, text_of_shape
 
 LSTM, GRU, RNN = "dnnl.lstm", "dnnl.gru", "dnnl.rnn"
@@ -51,15 +56,18 @@ LSTM, GRU, RNN = "dnnl.lstm", "dnnl.gru", "dnnl.rnn"
 GATES = {LSTM: 4, GRU: 3, RNN: 1}
 
 DIRECTIONS = {"forward": 1, "reverse": 1, "bidirectional": 2}
+
 ACTIVATIONS = ("tanh", "relu")
 
 # oneDNN has no float16 layer on most CPUs, and the runtime none.
 _DTYPES = ("float32", "bfloat16")
 
 _NAMES = ("data", "weight", "recurrent weight", "bias", "initial h", "initial c")
+
 _INT8_NAMES = tuple(
     f"{field} of the {name}" for name in _NAMES[1:3] for field in ("scale", "zero point")
 )
+
 _RESULTS = ("y", "h_n", "c_n")
 
 
@@ -190,16 +198,106 @@ def recurrent_flops(call: OpView) -> int:
     return 2 * known_product(call.args[0].shape[:2]) * weights
 
 
-# The fields of the rows.
+def _layer_type(name, args, attrs):
+    data, recurrent_weight = args[0], args[2]
+    count, hidden = DIRECTIONS[attrs.direction], recurrent_weight.dims[-1]
+    batch = data.dims[0 if attrs.batch_first else 1]
+    y = Tensor((*data.dims[:2], count * hidden), data.dtype)
+    # The last states have the types of the initial ones, zeros that of the data.
+    dtypes = [arg.dtype for arg in state_operands(name, attrs, args)]
+    dtypes = dtypes or [data.dtype] * states_of(name)
+    return (y, *(Tensor((count, batch, hidden), dtype) for dtype in dtypes))
+
+
+def _lstm_step(attrs, x, weight, bias, h, c):
+    gates = x + h @ weight.T + bias
+    i, f, candidate, o = np.split(gates, 4, -1)
+    c = sigmoid(f) * c + sigmoid(i) * np.tanh(candidate)
+    return [sigmoid(o) * np.tanh(c), c]
+
+
+def _gru_step(attrs, x, weight, bias, h):
+    x_update, x_reset, x_candidate = np.split(x, 3, -1)
+    update_weight, reset_weight, candidate_weight = np.split(weight, 3)
+    u_bias, r_bias, *candidate_bias = np.split(bias, 4 if attrs.linear_before_reset else 3)
+    update = sigmoid(x_update + h @ update_weight.T + u_bias)
+    reset = sigmoid(x_reset + h @ reset_weight.T + r_bias)
+    if attrs.linear_before_reset:
+        state = reset * (h @ candidate_weight.T + candidate_bias[1])
+    else:
+        state = (reset * h) @ candidate_weight.T
+    candidate = np.tanh(x_candidate + candidate_bias[0] + state)
+    return [update * h + (1.0 - update) * candidate]
+
+
+def _rnn_step(attrs, x, weight, bias, h):
+    value = x + h @ weight.T + bias
+    return [np.tanh(value) if attrs.activation == "tanh" else np.maximum(value, 0.0)]
+
+
+def _layer(name: str, step):
+    """Define a layer by its step: the new states, the first of which is the result of the step."""
+
+    def compute(attrs, result_type, *operands):
+        data, weight, recurrent_weight, bias, *others = operands
+        data = np.swapaxes(data, 0, 1) if attrs.batch_first else data
+        count, _, hidden = recurrent_weight.shape
+        zeros = np.zeros((count, data.shape[1], hidden))
+        initial = state_operands(name, attrs, operands) or (zeros,) * states_of(name)
+        lengths, quantization = np.full(data.shape[1], len(data)), others[-4:]
+        if weight.dtype == "int8":
+            others = others[:-4]
+            weight = _dequantized(weight, *quantization[:2])
+            recurrent_weight = _dequantized(recurrent_weight, *quantization[2:])
+        if has_lengths(attrs):
+            lengths = others[-1]
+        sequences, states = [], []
+        for k in range(count):
+            is_reverse = attrs.direction == "reverse" or k == 1
+            given = [state[k] for state in initial]
+            # Past its end a sequence may be NaN.
+            mask = np.arange(len(data))[:, None, None] < lengths[:, None]
+            x = np.where(mask, data, 0.0) @ weight[k].T
+            order = slice(None, None, -1 if is_reverse else 1)
+            x, mask = x[order], mask[order]
+            sequence, last = _run(step, attrs, x, mask, recurrent_weight[k], bias[k], given)
+            sequences.append(sequence[order])
+            states.append(last)
+        y = np.concatenate(sequences, -1)
+        y = np.swapaxes(y, 0, 1) if attrs.batch_first else y
+        return [y, *map(np.stack, zip(*states))]
+
+    return compute
+
+
+def _dequantized(weight: Array, scale: Array, zero_point: Array) -> Array:
+    return (weight.astype("float64") - zero_point[..., None]) * scale[..., None]
+
+
+def _run(step, attrs, data: Array, mask: Array, weight: Array, bias: Array, states: list[Array]):
+    """Return the results of all steps of one direction, and the last states."""
+    sequence = np.empty((len(data), *states[0].shape))
+    for t, x in enumerate(data):
+        new = step(attrs, x, weight, bias, *states)
+        states = [np.where(mask[t], *pair) for pair in zip(new, states)]
+        sequence[t] = np.where(mask[t], states[0], 0.0)
+    return sequence, states
+
+
 _ATTRS = (
     *(Text("direction", "forward"), Bool("batch_first", False)),
     *(Bool("has_initial_state", False), Bool("has_lengths", False)),
 )
-_MORE_ATTRS = {GRU: (Bool("linear_before_reset", False),), RNN: (Text("activation", "tanh"),)}
 
 
-def recurrent(name: str) -> dict:
-    """Return the fields of the row of a layer."""
-    attrs = (*_ATTRS, *_MORE_ATTRS.get(name, ()))
-    fields = dict(reason=recurrent_reason, attrs=attrs, flops=recurrent_flops)
-    return dict(fields, heavy=True, relax="")
+def _row(name: str, step, *attrs: Attr) -> OpSchema:
+    fields = dict(infer=partial(_layer_type, name), numpy=_layer(name, step))
+    fields.update(attrs=(*_ATTRS, *attrs), flops=recurrent_flops, heavy=True, relax="")
+    return OpSchema(name, recurrent_reason, **fields)
+
+
+ROWS = [
+    _row(LSTM, _lstm_step),
+    _row(GRU, _gru_step, Bool("linear_before_reset", False)),
+    _row(RNN, _rnn_step, Text("activation", "tanh")),
+]

@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Rules of the ops that give images another size.
+"""Ops that give images another size.
 
 Relay has many ways to say which coordinate of the input a value of the output is read at, and
 oneDNN has one. Whether the two agree depends on the sizes, so the coordinates are computed and
@@ -23,13 +23,18 @@ compared.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from ..ir.op_view import OpView
+from ..ir.dim import Size
+from ..ir.numpy_types import UndefinedResult, along
+from ..ir.op_view import OpView, Tensor
 from .attrs import Attr, Bool, DType, Float, Ints, Text
-from .conv import SPATIAL, data_layout_reason
 from .pool import pool_channel_axis
+from .schema import OpSchema, light, out_dtype
 from .tensors import tensors_reason
+from .windows import SPATIAL, data_layout_reason, for_each, spatial_axes
 
 # TVM adds this before it rounds a coordinate down, and subtracts it before it rounds up.
 _EPSILON = 1e-5
@@ -45,7 +50,6 @@ ROUND = {
     "ceil": lambda x: np.ceil(x - _EPSILON),
 }
 
-
 _MODE = Text("coordinate_transformation_mode", "half_pixel")
 
 
@@ -60,8 +64,10 @@ def resize_attributes(spatial: int) -> tuple[Attr, ...]:
 
 
 _UPSAMPLING = Float("scale_h"), Float("scale_w"), Text("method", "nearest_neighbor")
-UPSAMPLING = (Text("layout", "NCHW"), *_UPSAMPLING, Bool("align_corners", False))
-UPSAMPLING3D = (Text("layout", "NCDHW"), Float("scale_d"), *_UPSAMPLING, _MODE)
+
+_UPSAMPLING2D = (Text("layout", "NCHW"), *_UPSAMPLING, Bool("align_corners", False))
+
+_UPSAMPLING3D = (Text("layout", "NCDHW"), Float("scale_d"), *_UPSAMPLING, _MODE)
 
 
 def coordinates(mode: str, size: int, out: int, dtype: str) -> np.ndarray | None:
@@ -156,5 +162,65 @@ def resize_reason(call: OpView) -> str | None:
     return None
 
 
-# The fields of the rows.
-RESIZE = dict(reason=resize_reason, channel_axis=pool_channel_axis)
+def _scaled_dims(dims: Sequence[Size], attrs) -> list[Size]:
+    """Multiply the sizes of an image by the factors in the attributes."""
+    scaled = list(dims)
+    for axis in spatial_axes(attrs.layout):
+        size, scale = scaled[axis], getattr(attrs, f"scale_{attrs.layout[axis].lower()}")
+        if isinstance(size, int):
+            scaled[axis] = int(round(size * scale))
+        else:
+            scaled[axis] = size * int(scale) if size is not None and scale % 1 == 0 else None
+    return scaled
+
+
+def _upsampling_type(args, attrs):
+    return Tensor(tuple(_scaled_dims(args[0].dims, attrs)), args[0].dtype)
+
+
+def _resize_type(args, attrs):
+    data = args[0]
+    dims, axes = list(data.dims), spatial_axes(attrs.layout)
+    if attrs.size:
+        for axis, size in zip(axes, for_each(attrs.size, len(axes))):
+            dims[axis] = size
+    else:
+        dims = _scaled_dims(dims, attrs)
+    return Tensor(tuple(dims), out_dtype(attrs, data))
+
+
+def _resize(name: str):
+    def compute(attrs, result_type, data):
+        method, mode, rounding = sampling(name, attrs)
+        if method not in ("nearest_neighbor", "linear", "bilinear", "trilinear"):
+            raise UndefinedResult(f"method={method}")
+        for axis in spatial_axes(attrs.layout):
+            size, out = data.shape[axis], result_type.shape[axis]
+            places = coordinates(mode, size, out, "float64")
+            if places is None:
+                raise UndefinedResult(f"coordinate_transformation_mode={mode}")
+            if method == "nearest_neighbor":
+                nearest = np.clip(ROUND[rounding](places), 0, size - 1)
+                data = np.take(data, nearest.astype(int), axis)
+                continue
+            low = np.floor(places)
+            share = along(places - low, axis, data.ndim)
+            low, high = (np.clip(low + i, 0, size - 1).astype(int) for i in (0, 1))
+            data = np.take(data, low, axis) * (1 - share) + np.take(data, high, axis) * share
+        return data
+
+    return compute
+
+
+def _row(name: str, attrs: tuple[Attr, ...], infer=_resize_type, **fields) -> OpSchema:
+    fields.update(attrs=attrs, infer=infer, numpy=_resize(name))
+    return light(name, resize_reason, pool_channel_axis, **fields)
+
+
+ROWS = [
+    _row("image.resize1d", resize_attributes(1), relax=""),
+    _row("image.resize2d", resize_attributes(2)),
+    _row("image.resize3d", resize_attributes(3)),
+    _row("nn.upsampling", _UPSAMPLING2D, _upsampling_type, relax=""),
+    _row("nn.upsampling3d", _UPSAMPLING3D, _upsampling_type, relax=""),
+]

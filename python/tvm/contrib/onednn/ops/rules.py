@@ -23,17 +23,11 @@ from collections.abc import Mapping
 from ..ir.op_view import OpView
 from ..options import Options
 from .operands import is_per_channel
+from .others import NO_RULE, OTHERS
 from .schema import FUNCTION, OpSchema
 from .tensors import result_elements, shape_function_reason
 
 EXCLUDED = "excluded by option"
-
-# Relay ops that have no row on purpose, and why.
-REFUSED = {
-    "erf": "oneDNN supports it only as a part of GELU",
-    "power": "oneDNN requires a constant exponent",
-    "round": "oneDNN rounds half to even, Relay half away from zero",
-}
 
 
 class Rules:
@@ -149,4 +143,5 @@ class Rules:
             return EXCLUDED
         if name in self.ops:
             return self.reason(call)
-        return REFUSED.get(str(name).removeprefix("qnn."), "no rule for this op")
+        row = OTHERS.get(str(name).removeprefix("qnn."))
+        return NO_RULE if row is None else row.reason(call)

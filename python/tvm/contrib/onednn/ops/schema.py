@@ -20,14 +20,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Union
 
 import numpy as np
 
 from ..ir.dim import broadcast
+from ..ir.numpy_types import Array
 from ..ir.op_view import OpView, Tensor, Value
 from .attrs import Attr, declared
 from .tensors import result_elements
+
+# What quantizers write behind an op. MergeComposite looks for each pattern in the whole function,
+# so there are no others.
+POSTS_INT8 = "relu_quantize clip_quantize"
+RESIDUAL_INT8 = (
+    f"{POSTS_INT8} quantize_relu_quantize quantize_clip_quantize sum_quantize sum_relu_quantize "
+    "quantize_sum quantize_sum_quantize quantize_sum_relu_quantize quantize_sum_clip_quantize"
+)
+
+# From the attributes, the type of the result, and the values of the operands.
+Definition = Callable[..., Union[Array, list[Array]]]
 
 # The cost weight where oneDNN has vector code and TVM calls a function of the C library.
 FUNCTION = 64
@@ -41,6 +53,16 @@ def same_type(args: Sequence[Value], attrs: object) -> Value:
 def broadcast_type(args: Sequence[Value], attrs: object) -> Value:
     """Infer the type of the operands of a binary elementwise op, broadcast to one shape."""
     return Tensor(broadcast(*(arg.dims for arg in args)), args[0].dtype)
+
+
+def out_dtype(attrs: Any, data: Tensor) -> str:
+    """Return the type of a result: that of the data, unless the attributes say another one."""
+    return attrs.out_dtype or data.dtype
+
+
+def of_values(function: Callable[..., Array]) -> Definition:
+    """Define an op without attributes by a function of its operands."""
+    return lambda attrs, result_type, *values: function(*values)
 
 
 @dataclass(frozen=True)
@@ -58,6 +80,10 @@ class OpSchema:
     infer : Callable
         From the operands and the declared attributes of a call: what it computes, a tuple for an op
         that returns one.
+    numpy : Callable | None
+        What the op computes, for constants and tests: ``numpy(attrs, result_type, *values)``
+        returns an array, or a list of them, in the type of the operands or a wider one, and does
+        not round. A tuple is given as a list. None for numpy's function of the op's name.
     channel_axis : Callable | None
         For an op that accepts a bias: the channel axis of a call's result.
     heavy : bool
@@ -130,6 +156,7 @@ class OpSchema:
     channel_axis: Callable[[OpView], int] | None = None
     attrs: tuple[Attr, ...] = ()
     infer: Callable[[Sequence[Value], Any], Value] = same_type
+    numpy: Definition | None = None
     heavy: bool = False
     cost_weight: int = 1
     moves: str | None = None
@@ -157,6 +184,11 @@ class OpSchema:
     def attributes(self, given: object) -> object:
         """Return the attributes of a call as they are declared; see `attributes_of`."""
         return declared(self.name, self.attrs, given)
+
+    @property
+    def definition(self) -> Definition:
+        """What the op computes; see `numpy`."""
+        return self.numpy or of_values(getattr(np, self.name))
 
     @property
     def relax_ops(self) -> list[str]:

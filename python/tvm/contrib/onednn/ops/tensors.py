@@ -162,3 +162,28 @@ def data_elements(call: OpView) -> int:
 def result_elements(call: OpView) -> int:
     """Count the elements that a call computes, an open dimension as one."""
     return sum(known_product(result.shape) for result in call.results)
+
+
+def axis_reason(call: OpView) -> str | None:
+    """Accept tensors of rank 1 or more, and any axis of the first."""
+    reason = tensors_reason(call, min_rank=1)
+    if reason:
+        return reason
+    data, axis = call.args[0].shape, call.attrs.axis
+    if not -len(data) <= axis < len(data):
+        return f"axis={axis} is out of range for data of shape {text_of_shape(data)}"
+    return None
+
+
+def view_reason(call: OpView) -> str | None:
+    """Accept tensors of real numbers, of integers in 8 bits, or of truths."""
+    for name, tensor in named_tensors(call):
+        reason = tensor_reason(name, tensor, dtypes=VIEWED)
+        if reason:
+            return reason
+    return None
+
+
+def last_axis(call: OpView) -> int:
+    """Return the last axis of a call's result."""
+    return len(call.result.shape) - 1

@@ -14,58 +14,23 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Rules of the ops that name, order or gather elements in another way."""
+"""Ops that name or order elements in another way: splits, slices, transposes, layouts."""
 
 from __future__ import annotations
 
-import itertools
 import math
 import re
 
 import numpy as np
 
-from .. import cpu
+from ..ir.dim import Size, product
 from ..ir.op_view import OpView, Tensor
-from .attrs import Bool, Int, Ints, Pairs, Sections, Text
-from .tensors import (
-    EIGHT_BITS,
-    MOVED,
-    VIEWED,
-    ints,
-    known_product,
-    named_tensors,
-    open_reason,
-    tensor_reason,
-    text_of_shape,
-)
+from .attrs import Int, Ints, Sections, Text
+from .schema import view
+from .tensors import ints, known_product, open_reason, text_of_shape, view_reason
 
-
-def view_reason(call: OpView) -> str | None:
-    """Accept tensors of real numbers, of integers in 8 bits, or of truths."""
-    for name, tensor in named_tensors(call):
-        reason = tensor_reason(name, tensor, dtypes=VIEWED)
-        if reason:
-            return reason
-    return None
-
-
-def copied_at_end(call: OpView, rank: int) -> int:
-    """Count the last dimensions of data of a rank that a reshape keeps, as its codes tell."""
-    codes = ints(call.attrs.newshape) or ()
-    # How many dimensions each code reads; a number after -4 is a part of the split dimension.
-    read, parts = 0, 0
-    for code in codes:
-        if parts:
-            parts -= 1
-        elif code == -2:
-            # All that is left.
-            return rank - read if code == codes[-1] else 0
-        else:
-            read += 2 if code == -3 else 1
-            parts = 2 if code == -4 else 0
-    if read != rank:
-        return 0
-    return len(list(itertools.takewhile(lambda code: code == 0, reversed(codes))))
+# Importers write these for the end of an axis.
+_TO_THE_END = 2**31 - 1
 
 
 def _transposed_axis(call: OpView, axis: int) -> int:
@@ -79,21 +44,6 @@ def _split_axis(call: OpView, axis: int) -> int | None:
     """Return the same axis, if it is not the one that is split."""
     rank = len(call.args[0].shape)
     return None if call.attrs.axis % rank == axis % rank else axis % rank
-
-
-def _reshaped_axis(call: OpView, axis: int) -> int | None:
-    """Return the axis of a reshape's result that has the items of an axis of its data.
-
-    The order of the elements stays: as many must be before an item, and as many items be there.
-    """
-    data, shape = call.args[0].shape, call.result.shape
-    axis %= len(data)
-    for k, size in enumerate(shape):
-        if None in (size, *data[: axis + 1], *shape[:k]):
-            return None
-        if size == data[axis] and math.prod(shape[:k]) == math.prod(data[:axis]):
-            return k
-    return None
 
 
 def _layout(text: str) -> dict[str, int] | None:
@@ -135,71 +85,6 @@ def layout_transform_reason(call: OpView) -> str | None:
     return None
 
 
-# Importers write these for the end of an axis.
-_TO_THE_END = 2**31 - 1
-# The lines that a pad copies; the runtime refuses more.
-MAX_LINES = 64
-
-
-def concat_reason(call: OpView) -> str | None:
-    """Accept tensors that are given one by one."""
-    if not isinstance(call.args[0], tuple):
-        return "the tuple of tensors is the result of another call"
-    axis = call.attrs.axis
-    # Along its own axis a stack has as many as there are tensors.
-    is_open = call.result.shape[axis] is None
-    filled = []
-    for i, field in enumerate(call.args[0]):
-        reason = tensor_reason(f"tensor {i}", field, 1, VIEWED)
-        if reason:
-            return reason
-        if is_open:
-            filled.append(field.shape[axis] is not None or call.is_filled(i, axis))
-        if False in filled:
-            return f"tensor {i} may be empty: its size along axis {axis} is open"
-    if is_open and True not in filled:
-        # As what a loop collects is, before its first turn.
-        return f"each tensor may be empty: their sizes along axis {axis} are open"
-    return tensor_reason("result", call.result, 1, VIEWED)
-
-
-def pad_reason(call: OpView) -> str | None:
-    """Accept frames of one constant, of the type of the data, or float32 as a plain number is.
-
-    And the data's own lines, each of which a primitive copies, while they are few.
-    """
-    mode, widths = call.attrs.pad_mode, [ints(width) for width in call.attrs.pad_width]
-    if mode not in ("constant", "edge", "reflect"):
-        return f"pad_mode={mode} is not supported"
-    if None in widths or any(min(width) < 0 for width in widths):
-        return "pad_width is not constant, or is negative"
-    lines = sum(map(sum, widths))
-    if mode != "constant" and lines > MAX_LINES:
-        return f"pad_mode={mode} copies {lines} lines one by one; more than {MAX_LINES} are slow"
-    dims = call.args[0].shape
-    if mode == "reflect" and any(dim and max(width) >= dim for dim, width in zip(dims, widths)):
-        return "pad_width is too large for the reflected data"
-    data, value = call.args
-    reason = tensor_reason("data", data, 1, MOVED) or tensor_reason("result", call.result, 1, MOVED)
-    if reason:
-        return reason
-    if not value.is_constant or known_product(value.shape) != 1:
-        return "pad_value is not a constant with one element"
-    if mode == "constant" and not _becomes(value, data.dtype):
-        return f"pad_value of type {value.dtype} is not a value of {data.dtype}"
-    return None
-
-
-def _becomes(value: Tensor, dtype: str) -> bool:
-    """Whether what pads has the type of the data, or is a plain number that has a value there."""
-    if value.dtype == dtype or (value.dtype == "float32" and dtype in cpu.REAL):
-        return True
-    if value.dtype != "int32":
-        return False
-    kind = np.iinfo(dtype) if dtype in EIGHT_BITS else np.finfo("float16")
-    return kind.min <= float(value.value.reshape(())) <= kind.max
-
-
 def strided_slice_reason(call: OpView) -> str | None:
     """Accept tensors and steps forward between numbers that are known."""
     reason = view_reason(call)
@@ -236,23 +121,149 @@ def strided_slice_reason(call: OpView) -> str | None:
     return None
 
 
-# The attributes of the rows.
-CONCATENATE = (Int("axis", 0),)
-PAD = Pairs("pad_width"), Text("pad_mode", "constant")
-STRIDED_SLICE = (
-    *(Ints("begin"), Ints("end"), Ints("strides", None), Ints("axes", None)),
-    Text("slice_mode", "end"),
-)
-LAYOUT_TRANSFORM = Text("src_layout"), Text("dst_layout")
-NEWSHAPE = Ints("newshape"), Bool("allowzero", False)
-EXPAND_DIMS = Int("axis"), Int("num_newaxis", 1)
-SQUEEZE = (Ints("axis", None),)
+def sliced(attrs, rank: int) -> list[tuple[int, slice]]:
+    """Return what a strided slice takes of each of its axes, counted from the front."""
+    begin, end = list(attrs.begin), list(attrs.end)
+    axes = range(len(begin)) if attrs.axes is None else attrs.axes
+    is_size = attrs.slice_mode == "size"
+    steps = [] if is_size else list(attrs.strides or ())
+    steps += [1] * (len(begin) - len(steps))
+    end += [None] * (len(begin) - len(end))
+    parts = []
+    for axis, first, last, step in zip(axes, begin, end, steps):
+        if is_size and last is not None:
+            last = None if last < 0 or first < 0 <= first + last else first + last
+        parts.append((axis % rank, slice(first, last, step)))
+    return parts
 
-# The fields of the rows.
-RESHAPE = dict(reason=view_reason, reshapes=True, axis_behind=_reshaped_axis)
-SPLIT = dict(
-    reason=view_reason,
-    attrs=(Sections("indices_or_sections"), Int("axis", 0)),
-    axis_behind=_split_axis,
-)
-TRANSPOSE = dict(reason=view_reason, attrs=(Ints("axes", None),), axis_behind=_transposed_axis)
+
+def _transpose_type(args, attrs):
+    dims = args[0].dims
+    axes = attrs.axes or range(len(dims))[::-1]
+    return Tensor(tuple(dims[axis] for axis in axes), args[0].dtype)
+
+
+def _split_type(args, attrs):
+    dims, axis = list(args[0].dims), attrs.axis
+    axis, given = axis % len(dims), attrs.indices_or_sections
+    if isinstance(given, int):
+        sizes = [dims[axis] // given] * given
+    else:
+        ends = [0, *given, dims[axis]]
+        sizes = [end - start for start, end in zip(ends, ends[1:])]
+    parts = ((*dims[:axis], size, *dims[axis + 1 :]) for size in sizes)
+    return tuple(Tensor(part, args[0].dtype) for part in parts)
+
+
+def _strided_slice_type(args, attrs):
+    dims = list(args[0].dims)
+    for axis, part in sliced(attrs, len(dims)):
+        if isinstance(dims[axis], int):
+            dims[axis] = len(range(dims[axis])[part])
+        elif dims[axis] is not None:
+            dims[axis] = _sliced_size(dims[axis], part)
+    return Tensor(tuple(dims), args[0].dtype)
+
+
+def _sliced_size(size: Size, part: slice) -> Size:
+    """Return how much is left of an open size, None where that depends on how large it is."""
+    first, last, step = part.start or 0, part.stop, part.step
+    is_end = last is None or last >= 2**31 - 1
+    return size if first == 0 and is_end and step == 1 else None
+
+
+def _layout_transform_type(args, attrs):
+    source, target = (
+        re.findall(r"(\d*)([A-Za-z])", layout) for layout in (attrs.src_layout, attrs.dst_layout)
+    )
+    sizes: dict[str, Size] = {}
+    for (_, letter), dim in zip(source, args[0].dims):
+        sizes[letter.upper()] = product([sizes.get(letter.upper(), 1), dim])
+    blocks = {letter.upper(): int(block) for block, letter in target if block}
+    dims = (
+        (
+            int(block)
+            if block
+            else (None if sizes[letter] is None else sizes[letter] // blocks.get(letter, 1))
+        )
+        for block, letter in target
+    )
+    return Tensor(tuple(dims), args[0].dtype)
+
+
+def _transpose(attrs, result_type, data):
+    return np.transpose(data, [*attrs.axes] if attrs.axes else None)
+
+
+def _split(attrs, result_type, data):
+    given = attrs.indices_or_sections
+    return np.split(data, given if isinstance(given, int) else list(given), attrs.axis)
+
+
+def _strided_slice(attrs, result_type, data):
+    index = [slice(None)] * data.ndim
+    for axis, part in sliced(attrs, data.ndim):
+        index[axis] = part
+    return data[tuple(index)]
+
+
+def _layout_transform(attrs, result_type, data):
+    """Split the axes of blocks, and join them again."""
+    source, target = (
+        re.findall(r"(\d*)([A-Za-z])", layout) for layout in (attrs.src_layout, attrs.dst_layout)
+    )
+    axes = [letter for _, letter in source if letter.isupper()]
+    # Each axis whole, in the order of the source: with the block, which is the inner part, behind.
+    letters = [letter for _, letter in source]
+    order = [letters.index(c) for axis in axes for c in (axis, axis.lower()) if c in letters]
+    sizes = [
+        math.prod(size for size, letter in zip(data.shape, letters) if letter.upper() == axis)
+        for axis in axes
+    ]
+    data = data.transpose(order).reshape(sizes)
+    blocks = {letter.upper(): int(block) for block, letter in target if block}
+    parts, names = [], []
+    for axis, size in zip(axes, sizes):
+        block = blocks.get(axis)
+        parts += [size] if block is None else [size // block, block]
+        names += [axis] if block is None else [axis, axis.lower()]
+    return data.reshape(parts).transpose([names.index(letter) for _, letter in target])
+
+
+ROWS = [
+    view(
+        "split",
+        view_reason,
+        attrs=(Sections("indices_or_sections"), Int("axis", 0)),
+        infer=_split_type,
+        numpy=_split,
+        axis_behind=_split_axis,
+    ),
+    view(
+        "strided_slice",
+        strided_slice_reason,
+        attrs=(
+            *(Ints("begin"), Ints("end"), Ints("strides", None), Ints("axes", None)),
+            Text("slice_mode", "end"),
+        ),
+        infer=_strided_slice_type,
+        numpy=_strided_slice,
+    ),
+    view(
+        "layout_transform",
+        layout_transform_reason,
+        attrs=(Text("src_layout"), Text("dst_layout")),
+        infer=_layout_transform_type,
+        numpy=_layout_transform,
+        relax="",
+    ),
+    view(
+        "transpose",
+        view_reason,
+        attrs=(Ints("axes", None),),
+        infer=_transpose_type,
+        numpy=_transpose,
+        axis_behind=_transposed_axis,
+        relax="permute_dims",
+    ),
+]

@@ -25,10 +25,10 @@ from ..ir.numbered import Graph
 from ..ops.int8 import dequantized_operands, is_dequantized
 from ..ops.operands import BIAS_OPS, operand_kind
 from ..ops.quantize import DEQUANTIZE, QUANTIZE, parameters
+from ..ops.reshape import copied_at_end
 from ..ops.rules import Rules
 from ..ops.schema import OpSchema
 from ..ops.tensors import COMPILER
-from ..ops.view import copied_at_end
 
 # oneDNN's limit of post-ops on one primitive is 32.
 MAX_POST_OPS = 32

@@ -22,8 +22,8 @@ import numpy as np
 
 from ..ir.node import Node
 from ..ir.op_view import Tensor
+from ..ops.copy import MAX_LINES
 from ..ops.tensors import ints
-from ..ops.view import MAX_LINES
 from .maker import Maker, UnsupportedOp, check_moved
 
 

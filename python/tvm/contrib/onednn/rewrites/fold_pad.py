@@ -27,9 +27,9 @@ import math
 from ..ir.graph import Graph
 from ..ir.node import Node
 from ..ir.op_view import OpView
-from ..ops.conv import SPATIAL
 from ..ops.rules import Rules
 from ..ops.tensors import ints, known_product
+from ..ops.windows import SPATIAL
 
 
 def fold_pad(graph: Graph, rules: Rules) -> list[Node]:

@@ -31,9 +31,8 @@ import numpy as np
 
 from ..ir.graph import Graph
 from ..ir.node import FIELD, Node
-from ..ir.numpy_types import rounded
-from ..ops.quantize import along
-from ..ops.reduce import batch_norm_affine
+from ..ir.numpy_types import along, rounded
+from ..ops.norm import batch_norm_affine
 from ..ops.rules import Rules
 from .scale_walk import Affine, ScaleWalk
 

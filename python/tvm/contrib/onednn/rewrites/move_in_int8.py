@@ -32,17 +32,10 @@ import numpy as np
 
 from ..ir.graph import Graph
 from ..ir.node import CALL, FIELD, TUPLE, Node, constant
+from ..ir.numpy_types import along
 from ..ir.op_view import Tensor
 from ..ops.int8 import goes_before_rounding, reads_weight
-from ..ops.quantize import (
-    DEQUANTIZE,
-    QUANTIZE,
-    along,
-    dequantized,
-    parameters,
-    real_bounds,
-    symmetric,
-)
+from ..ops.quantize import DEQUANTIZE, QUANTIZE, dequantized, parameters, real_bounds, symmetric
 from ..ops.rules import Rules
 from ..ops.tensors import EIGHT_BITS
 

@@ -22,10 +22,11 @@ import numpy as np
 
 from ..ir.graph import Graph
 from ..ir.node import Node
+from ..ir.numpy_types import along
 from ..ir.op_view import OpView
 from ..ops.conv import merged_weight_shape
 from ..ops.operands import BIAS_OPS
-from ..ops.quantize import DEQUANTIZE, along
+from ..ops.quantize import DEQUANTIZE
 from ..ops.table import TABLE
 
 # The rows of the float ops of QNN ops that accumulate in int32.

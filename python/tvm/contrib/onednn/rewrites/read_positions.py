@@ -30,10 +30,10 @@ from typing import NamedTuple, Optional
 
 from ..ir.numbered import Graph
 from ..ir.op_view import OpView
-from ..ops.conv import SPATIAL
 from ..ops.quantize import DEQUANTIZE, QUANTIZE, is_per_tensor
 from ..ops.rules import Rules
 from ..ops.tensors import ints
+from ..ops.windows import SPATIAL
 
 # The steps along each axis; None for 1 along all.
 Steps = Optional[tuple[int, ...]]

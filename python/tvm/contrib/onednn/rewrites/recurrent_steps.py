@@ -31,8 +31,8 @@ import numpy as np
 
 from ..ir.node import CALL, FIELD, TUPLE, Node
 from ..ir.op_view import Tensor
-from ..ops.infer import sliced
 from ..ops.recurrent import GRU, LSTM, RNN
+from ..ops.view import sliced
 
 # A gate is computed by fewer ops than this; so each is read in constant time.
 MAX_OPS = 24

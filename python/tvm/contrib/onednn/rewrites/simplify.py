@@ -24,8 +24,9 @@ from ..ir.dim import is_same
 from ..ir.graph import Graph
 from ..ir.node import CALL, FIELD, NATIVE, TUPLE, Node, scalar_of
 from ..ir.op_view import Tensor
-from ..ops.infer_windows import POOLS, both_sides, for_each, spatial_axes
+from ..ops.pool import POOLS
 from ..ops.rules import Rules
+from ..ops.windows import both_sides, for_each, spatial_axes
 
 _SOFTMAX = ("nn.fast_softmax", "nn.log_softmax", "nn.softmax")
 

@@ -21,7 +21,7 @@ import warnings
 import numpy as np
 from tvm import relay
 from tvm.contrib.onednn.ir.numpy_types import numpy_type
-from tvm.contrib.onednn.ops.numpy_ops import define
+from tvm.contrib.onednn.ops.evaluate import define
 from tvm.relay.op.contrib._dnnl.ir.constants import to_numpy
 from tvm.relay.op.contrib._dnnl.ir.relay_view import plain_attrs
 from tvm.relay.op.contrib._dnnl.recurrent import layer_name

@@ -38,7 +38,6 @@ from tvm.contrib.onednn.ir.dim import Dim, substituted
 from tvm.contrib.onednn.ir.node import CALL, INPUT, Node
 from tvm.contrib.onednn.ir.op import infer
 from tvm.contrib.onednn.ir.op_view import Tensor
-from tvm.contrib.onednn.ops import numpy_moves
 from tvm.contrib.onednn.ops.rules import Rules
 from tvm.contrib.onednn.ops.table import COMPARISONS, TABLE
 from tvm.relay.op.contrib import dnnl
@@ -68,7 +67,8 @@ DIRECT = [name for name in TABLE if not name.startswith(("qnn.", "dnnl."))]
 FOUND = [name for name in ROWS if name.startswith("dnnl.")]
 # Ops whose results are elements of their operands.
 EXACT = {
-    *numpy_moves.DEFINITIONS, "nn.relu", "maximum", "minimum", "max", "min",
+    *(name for name, row in TABLE.items() if row.moves),
+    *("nn.relu", "maximum", "minimum", "max", "min"),
     *(f"nn.{scope}max_pool{n}d" for scope in ("", "global_", "adaptive_") for n in (1, 2, 3)),
 }  # fmt: skip
 # Ops of which oneDNN has plain loops only, for some calls or on some CPUs.

@@ -16,12 +16,14 @@
 # under the License.
 """`verify` tells the error of each op; `compile(verify=True)` compares the results."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import tvm
 from onnx import TensorProto, helper, numpy_helper
 from tvm import relay
-from tvm.contrib.onednn.ops import numpy_ops
+from tvm.contrib.onednn.ops.table import TABLE
 from tvm.relay.frontend import onnx as frontend
 from tvm.relay.op.contrib import dnnl
 
@@ -117,7 +119,8 @@ def test_module(batch):
 
 
 def test_wrong_module(monkeypatch):
-    monkeypatch.setitem(numpy_ops.DEFINITIONS, "nn.relu", lambda attrs, type_, x: abs(x))
+    wrong = replace(TABLE["nn.relu"], numpy=lambda attrs, type_, x: abs(x))
+    monkeypatch.setitem(TABLE, "nn.relu", wrong)
     mod = module(2)
     assert [each.op for each in dnnl.verify(mod, prune=False).wrong] == ["nn.relu"]
     with pytest.raises(dnnl.VerificationError, match=r"first op that differs is \S+ \(nn.relu"):

@@ -331,9 +331,9 @@ def qnn_ops():
 
 def without_row():
     """Return why ops have no row, by op."""
-    from tvm.contrib.onednn.ops import rules as refused  # pylint: disable=import-outside-toplevel
+    from tvm.contrib.onednn.ops import others  # pylint: disable=import-outside-toplevel
 
-    return refused.REFUSED
+    return others.REFUSED
 
 
 def names():

@@ -25,7 +25,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from tvm import relax
 from tvm.contrib.onednn.ir.node import Node
-from tvm.contrib.onednn.ops.conv import SPATIAL
+from tvm.contrib.onednn.ops.windows import SPATIAL
 
 from .reader import name_in_relax
 from .types import dim_from

@@ -29,13 +29,8 @@ from functools import partial
 
 import tvm
 from tvm import te, tir, topi
-from tvm.contrib.onednn.ops.infer_windows import (
-    ADAPTIVE_POOLS,
-    CONVS,
-    CONVS_TRANSPOSED,
-    GLOBAL_POOLS,
-    POOLS,
-)
+from tvm.contrib.onednn.ops.conv import CONVS, CONVS_TRANSPOSED
+from tvm.contrib.onednn.ops.pool import ADAPTIVE_POOLS, GLOBAL_POOLS, POOLS
 from tvm.contrib.onednn.ops.table import UNARY
 from tvm.contrib.onednn.ops.tensors import COMPILER, ints
 from tvm.relay.op.op import OpPattern, register_shape_func

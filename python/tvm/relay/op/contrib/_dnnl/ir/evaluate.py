@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import numpy as np
 from tvm import relay
-from tvm.contrib.onednn.ops.numpy_ops import evaluate_op, has_definition
+from tvm.contrib.onednn.ops.evaluate import evaluate_op, has_definition
 from tvm.relay.transform import InferTypeLocal
 
 from .constants import to_constant, to_numpy

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import tvm
 from tvm import relay
-from tvm.contrib.onednn.ops.numpy_ops import has_definition
+from tvm.contrib.onednn.ops.evaluate import has_definition
 from tvm.contrib.onednn.ops.rules import Rules
 from tvm.relay import transform
 

@@ -1,0 +1,160 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Reshapes: views that give the same elements in the same order other dimensions."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+
+from ..ir.dim import Size, divided, product
+from ..ir.op_view import OpView, Tensor
+from .attrs import Bool, Int, Ints
+from .schema import OpSchema, view
+from .tensors import ints, view_reason
+
+
+def copied_at_end(call: OpView, rank: int) -> int:
+    """Count the last dimensions of data of a rank that a reshape keeps, as its codes tell."""
+    codes = ints(call.attrs.newshape) or ()
+    # How many dimensions each code reads; a number after -4 is a part of the split dimension.
+    read, parts = 0, 0
+    for code in codes:
+        if parts:
+            parts -= 1
+        elif code == -2:
+            # All that is left.
+            return rank - read if code == codes[-1] else 0
+        else:
+            read += 2 if code == -3 else 1
+            parts = 2 if code == -4 else 0
+    if read != rank:
+        return 0
+    return len(list(itertools.takewhile(lambda code: code == 0, reversed(codes))))
+
+
+def _reshaped_axis(call: OpView, axis: int) -> int | None:
+    """Return the axis of a reshape's result that has the items of an axis of its data.
+
+    The order of the elements stays: as many must be before an item, and as many items be there.
+    """
+    data, shape = call.args[0].shape, call.result.shape
+    axis %= len(data)
+    for k, size in enumerate(shape):
+        if None in (size, *data[: axis + 1], *shape[:k]):
+            return None
+        if size == data[axis] and math.prod(shape[:k]) == math.prod(data[:axis]):
+            return k
+    return None
+
+
+def reshaped(dims: Sequence[Size], newshape: Sequence[int]) -> tuple[Size, ...]:
+    """Return the shape that Relay's `reshape` gives, by its codes.
+
+    Of a positive number it is that; 0 keeps the dimension, -1 is what is left, -2 keeps all that
+    follow, -3 joins two, and -4 splits one into the next two numbers.
+    """
+    result: list[Size] = []
+    codes, k, inferred = list(newshape), 0, None
+    while codes:
+        code = codes.pop(0)
+        if code == -4:
+            parts, k = [codes.pop(0), codes.pop(0)], k + 1
+            size = dims[k - 1]
+            if -1 in parts:
+                other = parts[1 - parts.index(-1)]
+                parts[parts.index(-1)] = None if size is None else divided(size, other)
+            result += parts
+            continue
+        if code == -2:
+            result += dims[k:]
+            k = len(dims)
+        elif code == -3:
+            result.append(product(dims[k : k + 2]))
+            k += 2
+        elif code == 0:
+            result.append(dims[k])
+            k += 1
+        else:
+            inferred = len(result) if code == -1 else inferred
+            result.append(None if code == -1 else code)
+            k += 1
+    if inferred is not None:
+        others = product([dim for axis, dim in enumerate(result) if axis != inferred])
+        size = product(dims)
+        if size is not None and others:
+            result[inferred] = divided(size, others)
+    return tuple(result)
+
+
+def _reshape_type(args, attrs):
+    return Tensor(reshaped(args[0].dims, attrs.newshape), args[0].dtype)
+
+
+def _reverse_reshape_type(args, attrs):
+    reverse = reshaped(args[0].dims[::-1], attrs.newshape[::-1])
+    return Tensor(reverse[::-1], args[0].dtype)
+
+
+def _flatten_type(args, attrs):
+    dims = args[0].dims
+    return Tensor((dims[0], product(dims[1:])), args[0].dtype)
+
+
+def _expand_dims_type(args, attrs):
+    dims, count = args[0].dims, attrs.num_newaxis
+    axis = attrs.axis % (len(dims) + 1)
+    return Tensor((*dims[:axis], *(1,) * count, *dims[axis:]), args[0].dtype)
+
+
+def _squeeze_type(args, attrs):
+    dims = args[0].dims
+    axes = attrs.axis if attrs.axis is not None else [a for a, dim in enumerate(dims) if dim == 1]
+    gone = {axis % len(dims) for axis in axes}
+    return Tensor(tuple(dim for axis, dim in enumerate(dims) if axis not in gone), args[0].dtype)
+
+
+def _reshape(attrs, result_type, data):
+    return data.reshape(result_type.shape)
+
+
+_NEWSHAPE = Ints("newshape"), Bool("allowzero", False)
+
+
+def _row(name: str, infer, **fields) -> OpSchema:
+    fields.update(infer=infer, numpy=_reshape, reshapes=True, axis_behind=_reshaped_axis)
+    return view(name, view_reason, **fields)
+
+
+ROWS = [
+    _row("contrib_reverse_reshape", _reverse_reshape_type, attrs=_NEWSHAPE, relax=""),
+    _row(
+        "expand_dims",
+        _expand_dims_type,
+        attrs=(Int("axis"), Int("num_newaxis", 1)),
+        relax="expand_dims reshape",
+    ),
+    _row("nn.batch_flatten", _flatten_type, relax=""),
+    _row(
+        "reshape",
+        _reshape_type,
+        attrs=_NEWSHAPE,
+        relax="reshape expand_dims squeeze flatten nn.batch_flatten",
+    ),
+    _row("squeeze", _squeeze_type, attrs=(Ints("axis", None),), relax="squeeze reshape"),
+]
