@@ -33,6 +33,7 @@ from ..qnn import op as _qnn
 from .common import infer_shape, infer_type
 from .onnx_indices import gather, gather_nd, replaced, scatter_nd, shape_between, top_k
 from .onnx_integers import matmul_integer, power
+from .onnx_matmul import matmul
 from .onnx_recurrent import (
     clipped,
     dynamic_quantize_lstm,
@@ -58,7 +59,8 @@ def repaired(convert_map, opset):
     repairs.update(_BEFORE_13 if opset < 13 else {})
     default = "half_pixel" if opset >= 16 else "output_half_pixel"
     repairs["RoiAlign"] = functools.partial(_roi_align, default)
-    repairs["MatMulInteger"] = functools.partial(matmul_integer, convert_map["MatMul"])
+    product = functools.partial(matmul, "MatMul", convert_map["MatMul"])
+    repairs["MatMulInteger"] = functools.partial(matmul_integer, product)
     # Before, a slope was a vector of channels.
     repairs.update({"PRelu": _prelu} if opset >= 7 else {})
     wrapped = {
@@ -336,6 +338,7 @@ _REPAIRS = {
     "LSTM": _recurrent,
     "Loop": in_scope,
     "LpPool": _lp_pool,
+    "MatMul": matmul,
     "Mean": _mean,
     "Pow": power,
     "RNN": _recurrent,

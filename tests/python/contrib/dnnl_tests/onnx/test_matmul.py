@@ -1,0 +1,61 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Nodes of integers, positions and subgraphs that TVM's ONNX importer reads as others."""
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+
+from dnnl_tests.onnx.test_integers import results
+from dnnl_tests.reference import rand
+
+
+@pytest.mark.parametrize("is_constant", [False, True], ids=["computed", "constant"])
+@pytest.mark.parametrize(
+    "shapes",
+    [((3, 2, 4, 5), (5, 6)), ((2, 3, 5), (5,)), ((5,), (3, 5, 2)), ((0, 2, 4, 5), (5, 6))],
+    ids=str,
+)
+def test_matmul_of_other_ranks(shapes, is_constant):
+    x, w = (rand(*shape) for shape in shapes)
+    node = helper.make_node("MatMul", ["x", "w"], ["y"])
+    inputs, constants = ({"x": x}, {"w": w}) if is_constant else ({"x": x, "w": w}, ())
+    np.testing.assert_allclose(results([node], inputs, constants), x @ w, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("dims", [("n", 2, 4, 5), ("n", 2, "m", 5), (None, None, None, None)])
+def test_matmul_of_open_sizes(dims):
+    x, w = rand(3, 2, 4, 5), rand(5, 6)
+    node = helper.make_node("MatMul", ["x", "w"], ["y"])
+    got = results([node], {"x": x}, {"w": w}, dims={"x": dims})
+    np.testing.assert_allclose(got, x @ w, rtol=1e-5, atol=1e-6)
+
+
+def test_matmul_behind_a_branch():
+    """ONNX's shape inference may know no shape of what an If returns."""
+    info, x, w = helper.make_tensor_value_info, rand(1, 2, 4, 5), rand(5, 6)
+    then, other = (
+        helper.make_graph(
+            [helper.make_node(op, ["x"], [op])], op, [], [info(op, TensorProto.FLOAT, x.shape)]
+        )
+        for op in ("Relu", "Neg")
+    )
+    branch = helper.make_node("If", ["c"], ["z"], then_branch=then, else_branch=other)
+    node = helper.make_node("MatMul", ["z", "w"], ["y"])
+    for condition, value in ((True, np.maximum(x, 0)), (False, -x)):
+        got = results([branch, node], {"x": x, "c": np.array(condition)}, {"w": w})
+        np.testing.assert_allclose(got, value @ w, rtol=1e-5, atol=1e-6)
