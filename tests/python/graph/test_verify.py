@@ -131,6 +131,44 @@ def test_rounding_explains():
     assert source.compilations == 0
 
 
+def positive(x):
+    return x > 0
+
+
+def largest(x):
+    return np.argmax(x, -1)
+
+
+def mask(x):
+    return (x > 0).astype("uint8")
+
+
+def is_wrong_if_fused(function):
+    """Return a source whose last op is wrong in the model, and right alone."""
+    wrong = {1: lambda x: function(-x)}
+    source = Chain([np.tanh, function], wrong, wrong_alone=False)
+    source.is_discrete = True
+    return source
+
+
+@pytest.mark.parametrize("function", [positive, largest, mask])
+def test_a_discrete_result_that_is_wrong(function):
+    source = is_wrong_if_fused(function)
+    with pytest.raises(VerificationError, match="a rewrite or fusion is wrong"):
+        check(source, source.run, "float32")
+
+
+def test_ties_explain_a_discrete_result():
+    """A spacing decides whether the elements are greater than what they are compared with."""
+    x = np.random.default_rng(0).normal(size=(4, 5)).astype("float32")
+    limit = np.tanh(x)
+    wrong = {0: lambda x: np.nextafter(np.tanh(x), np.float32(2))}
+    source = Chain([np.tanh, lambda x: x > limit], wrong, wrong_alone=False, x=x)
+    source.is_discrete = True
+    note = check(source, source.run, "float32")
+    assert "each op is right for its operands" in note or "relative error" in note
+
+
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])
 def test_reduced_precision(precision):
     """Its error is accepted, that of a wrong op is not."""

@@ -84,8 +84,9 @@ def largest_error(got: np.ndarray, want: np.ndarray) -> float:
 def free_bound(want: np.ndarray, dtype: str) -> float:
     """Return the error that a result computed in a floating-point type may have in any case."""
     if not is_float(want):
-        # What is quantized may be rounded either way.
-        return 1.0 if str(want.dtype) in ("int8", "uint8") else 0.0
+        # What is quantized may be rounded either way; zeros and ones are a mask.
+        is_quantized = str(want.dtype) in ("int8", "uint8") and largest_value(want) > 1
+        return 1.0 if is_quantized else 0.0
     dtype = coarsest(dtype, str(want.dtype))
     return _FREE[dtype] * EPSILON[dtype] * largest_value(want)
 
