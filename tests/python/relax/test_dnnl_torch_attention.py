@@ -20,7 +20,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 from dnnl_torch import check  # noqa: E402
+from tvm_dnnl._dnnl.torch.simplify import is_true  # noqa: E402
 
+aten = torch.ops.aten
 nn, functional = torch.nn, torch.nn.functional
 BATCH, HEADS, LENGTH, SIZE = 3, 4, 8, 16
 
@@ -136,3 +138,12 @@ def test_repeated_heads(is_open):
         Repeated(), *calls[: 1 + is_open], dynamic_shapes=shapes, prune=False
     )
     assert (offloaded, count) == (total, 1)
+
+
+@pytest.mark.parametrize("start, step, expected", [(0, 1, True), (0, -1, False), (-1, 1, False)])
+def test_a_range_that_is_not_negative(start, step, expected):
+    """Only one that begins at 0 and ascends makes a mask that is always True."""
+    graph = torch.fx.Graph()
+    length = graph.placeholder("length")
+    values = graph.call_function(aten.arange.start_step, (start, length, step))
+    assert is_true(graph.call_function(aten.ge.Scalar, (values, 0)), {}) == expected

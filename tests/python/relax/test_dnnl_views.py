@@ -68,6 +68,34 @@ def test_an_op_and_its_post_op_read_two_parts():
     check(module(build, var("x", 2, 5, 8)), wanted, rand(2, 5, 8))
 
 
+@pytest.mark.parametrize("given", [[5, 2], [2, 7, 4]])
+def test_split_at_unordered_indices(given):
+    """TVM gives it a type with parts that overlap."""
+    partitioned = tvm_dnnl.partition_for_dnnl(
+        module(_split(given), var("x", 2, 10, 8)), prune=False, strict=True
+    )
+    assert "dnnl.split" not in composites(partitioned)
+    (reason,) = tvm_dnnl.offload_report(partitioned).reasons["split"]
+    assert "not in ascending order" in reason
+
+
+@pytest.mark.parametrize("end, is_offloaded", [(8, True), (30, False)])
+def test_slice_that_is_assumed_to_be_inside(end, is_offloaded):
+    """TVM gives it a type as large as the slice says, and reads behind the data."""
+
+    def build(builder, x):
+        part = op.strided_slice(x, [1], [2], [end], assume_inbound=True)
+        return op.nn.relu(builder.emit(part))
+
+    partitioned = tvm_dnnl.partition_for_dnnl(
+        module(build, var("x", 2, 10, 8)), prune=False, strict=True
+    )
+    assert ("dnnl.strided_slice" in composites(partitioned)) == is_offloaded
+    if not is_offloaded:
+        (reason,) = tvm_dnnl.offload_report(partitioned).reasons["strided_slice"]
+        assert "the slice exceeds axis 1" in reason
+
+
 def test_part_of_a_split_as_a_post_op():
     """As in the steps of an LSTM, each of which adds its part of the data."""
 

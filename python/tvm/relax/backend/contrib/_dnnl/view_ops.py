@@ -98,7 +98,9 @@ def _split(call: relax.Call) -> ReadOp:
     size = dims(call.args[0])[axis]
     parts = call.ty.fields if isinstance(call.ty, relax.TupleType) else [call.ty]
     if number(size) is not None and len(parts) > 1:
-        *given, _ = itertools.accumulate(sizes(part)[axis] for part in parts)
+        *given, end = itertools.accumulate(sizes(part)[axis] for part in parts)
+        if end != number(size):
+            raise UnsupportedOp("the indices are not in ascending order")
     elif len(parts) == 1:
         given = 1
     elif isinstance(given, list):
@@ -115,6 +117,11 @@ def _strided_slice(call: relax.Call) -> ReadOp:
     axes = tuple_argument(axes)
     strides = tuple_argument(strides[0]) if strides else [1] * len(axes)
     attrs = {"begin": tuple_argument(begin), "end": tuple_argument(end), "strides": strides}
+    if call.attrs.assume_inbound:
+        shape = sizes(data.ty)
+        for axis, bounds in zip(axes, zip(attrs["begin"], attrs["end"])):
+            if shape[axis] is not None and any(abs(bound) > shape[axis] for bound in bounds):
+                raise UnsupportedOp(f"assume_inbound, and the slice exceeds axis {axis}")
     return ReadOp("strided_slice", [data], {**attrs, "axes": axes, "slice_mode": "end"})
 
 

@@ -56,7 +56,9 @@ def is_true(node: Node, values: dict) -> bool:
     if node.target is not aten.ge.Scalar or node.args[1] > 0:
         return False
     node = _range_of(node.args[0])
-    return node.target is aten.arange.start_step and argument(node, "start") == 0
+    if node.target is not aten.arange.start_step:
+        return False
+    return argument(node, "start") == 0 and argument(node, "step") > 0
 
 
 def _range_of(node: Node) -> Node:
