@@ -32,7 +32,6 @@ COMMANDS = {
     "setup": ("setup.setup", "prepare the environment and stop"),
     "clean": ("setup.clean", "remove build/"),
     "apply": ("patchset.apply", "apply the patch set to a TVM source tree"),
-    "export-pr": ("patchset.export_pr", "export the patch set as a branch of a TVM checkout"),
 }
 # These import tvm: they run in the environment that is prepared for them.
 IN_ENVIRONMENT = ("demo", "bench", "profile", "fuzz", "soak", "ops", "coverage", "report", "verify")

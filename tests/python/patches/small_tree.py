@@ -26,7 +26,7 @@ OVERLAY = {
     "cmake/modules/contrib/DNNL.cmake": "# ours\n",
     "src/runtime/contrib/dnnl/dnnl_utils.cc": "// our utils\n",
     "src/runtime/contrib/dnnl/ops/conv.cc": "// our convolution\n",
-    "python/tvm/testing/dnnl.py": "# our helpers\nimport prebuilt  # not for TVM\n",
+    "python/tvm/testing/dnnl.py": "# our helpers\nimport prebuilt\n",
     "python/tvm/testing/prebuilt.py": "# a tool of ours\n",
 }
 
@@ -55,41 +55,6 @@ Forwarded: no
  A="${A}"
 +DNNL="${DNNL}"
  B="${B}"
-"""
-
-PULL_REQUEST = """\
-[cover]
-subject = Support oneDNN 3
-body =
-    One paragraph.
-
-    - a point
-    - another one
-left_out = */prebuilt.py
-
-[remove]
-subject = [DNNL] Remove the old backend
-body = It does not build.
-removes = src/runtime/*
-
-[runtime]
-subject = [Runtime][DNNL] Rewrite the runtime
-body = One plan.
-large = It cannot be split.
-paths =
-    src/runtime/*
-
-[cmake]
-subject = [CMake] Find oneDNN
-body =
-paths =
-    CMakeLists.txt
-    cmake/*
-
-[relay]
-subject = [Relay][DNNL] Offload by tables
-body = What oneDNN cannot do is refused.
-paths = python/*
 """
 
 
@@ -150,7 +115,6 @@ def make_checkout(root: Path) -> Path:
             "patches/remove.list": "src/runtime/contrib/dnnl/old.h  # ours has another name\n",
             "patches/overlay.list": "cmake/modules/contrib\nsrc\npython\n",
             "patches/upstream.sha256": "\n".join(hashes) + "\n",
-            "patches/pull_request.ini": PULL_REQUEST,
             "README.md": "not for the tree\n",
         },
     )

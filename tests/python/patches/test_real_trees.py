@@ -11,9 +11,7 @@ import real_trees
 from small_tree import scratch_folder, snapshot
 
 from scripts import cli
-from scripts.patchset import export_pr
 from scripts.patchset.patch_set import RELAY, PatchSet
-from scripts.patchset.tree import ABSENT, Tree
 
 PATCH_SET = PatchSet()
 RELAY_TREES = [
@@ -102,43 +100,3 @@ def test_hashes_are_those_of_the_release():
     assert len(hashes) >= 17
     for path, sha256 in hashes.items():
         assert sha256 in PATCH_SET.upstream[path], path
-
-
-@pytest.mark.skipif(not shutil.which("git"), reason="git is not on this machine")
-def test_exports(real, tmp_path, monkeypatch):
-    """The series gives what apply gives, less what is not for TVM, in patches that can be read."""
-    for name, value in {"NAME": "A Tester", "EMAIL": "tester@example.org"}.items():
-        monkeypatch.setenv(f"GIT_AUTHOR_{name}", value)
-        monkeypatch.setenv(f"GIT_COMMITTER_{name}", value)
-    name, tree = real
-    patch_set = real_trees.patch_set_of(name)
-    out = tmp_path / "out"
-    cli.run(["export-pr", "--tvm", str(tree), "--out", str(out)])
-    files = sorted(out.iterdir())
-    series = export_pr.read_series(patch_set.folder)
-    limit = series[series.sections()[0]].getint("limit", 2000)
-    assert len(files) == len(series.sections()), "a commit is empty"
-    for name, file in zip(series.sections()[1:], files[1:]):
-        told = git(tmp_path, "apply", "--numstat", file)
-        lines = sum(int(n) for row in told.splitlines() for n in row.split()[:2])
-        assert lines <= limit or series[name].get("large"), f"{name} has {lines} lines"
-
-    repo = shutil.copytree(tree, tree.with_name("repo"), symlinks=True)
-    git(repo, "init", "--quiet", ".")
-    git(repo, "add", "--all", "--force")
-    git(repo, "commit", "--quiet", "-m", "TVM")
-    git(repo, "am", "--keep-non-patch", "--quiet", "--empty=drop", *files)
-    cli.run(["apply", "--tvm", str(tree)])
-    for path in {*patch_set.overlay, *patch_set.upstream}:
-        wanted = export_pr.exported(Tree(tree).get(path))
-        if series.owner(path, "left_out"):
-            wanted = ABSENT
-        assert Tree(repo).get(path).key == wanted.key, path
-    assert git(repo, "status", "--short") == ""
-
-
-def git(folder, *args):
-    command = ["git", *map(str, args)]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout

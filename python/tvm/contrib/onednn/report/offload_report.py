@@ -27,7 +27,7 @@ from dataclasses import asdict, dataclass, field
 
 from ..ops.quantize import DEQUANTIZE, QUANTIZE
 from ..ops.tensors import COMPILER, known_product
-from .page import to_html  # not for TVM
+from .page import to_html
 
 UNPARTITIONED = "can be offloaded; the module is not partitioned"
 LEFT = "can be offloaded, but was in no partition"
@@ -148,7 +148,7 @@ class OffloadReport:
     next_step: str = ""
     verified: str = ""
     nodes: list[Node] = field(default_factory=list, repr=False)
-    to_html = to_html  # not for TVM
+    to_html = to_html
 
     def add(self, nodes: Iterable[Node]) -> None:
         """Add nodes, which count what they read from the first of them on, and count their ops."""
