@@ -41,8 +41,15 @@ if(NOT __dnnl_wished STREQUAL "OFF")
   tvm_file_glob(GLOB DNNL_CORE_SRCS
     src/runtime/extra/contrib/dnnl/core/*.cc
     src/runtime/extra/contrib/dnnl/core/exec/*.cc
+    src/runtime/extra/contrib/dnnl/core/exec/team/*.cc
+    src/runtime/extra/contrib/dnnl/core/fusion/*.cc
+    src/runtime/extra/contrib/dnnl/core/kernels/*.cc
     src/runtime/extra/contrib/dnnl/core/ops/*.cc
     src/runtime/extra/contrib/dnnl/core/plan/*.cc)
+  if(NOT USE_DNNL_TEAM)
+    set_property(SOURCE src/runtime/extra/contrib/dnnl/core/exec/team/openmp_calls.cc
+                 APPEND PROPERTY COMPILE_DEFINITIONS DNNL_HAS_TEAM=0)
+  endif()
   tvm_file_glob(GLOB DNNL_SHELL_SRCS src/runtime/extra/contrib/dnnl/tvm/*.cc)
 
   # tvm.contrib.dnnl.matmul is TVM's own.

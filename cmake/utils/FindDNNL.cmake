@@ -22,6 +22,10 @@
 # Looks in that directory; if USE_DNNL is none, where CMake looks by itself. Sets DNNL_INCLUDE_DIR,
 # DNNL_LIBRARY and DNNL_VERSION, or stops with the reason.
 
+# Which threads compute the parallel regions of oneDNN: this backend's, which suit a machine with
+# other work, or OpenMP's.
+option(USE_DNNL_TEAM "Run parallel regions of oneDNN on threads of the DNNL backend" ON)
+
 set(DNNL_MIN_VERSION 3.2)
 set(DNNL_END_VERSION 4)
 set(__dnnl_get_it "Get oneDNN ${DNNL_MIN_VERSION} or newer, for example \

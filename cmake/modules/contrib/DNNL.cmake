@@ -67,8 +67,15 @@ if(NOT DNNL_CODEGEN STREQUAL "OFF")
   file(GLOB DNNL_CORE_SRCS CONFIGURE_DEPENDS
        src/runtime/contrib/dnnl/core/*.cc
        src/runtime/contrib/dnnl/core/exec/*.cc
+       src/runtime/contrib/dnnl/core/exec/team/*.cc
+       src/runtime/contrib/dnnl/core/fusion/*.cc
+       src/runtime/contrib/dnnl/core/kernels/*.cc
        src/runtime/contrib/dnnl/core/ops/*.cc
        src/runtime/contrib/dnnl/core/plan/*.cc)
+  if(NOT USE_DNNL_TEAM)
+    set_property(SOURCE src/runtime/contrib/dnnl/core/exec/team/openmp_calls.cc
+                 APPEND PROPERTY COMPILE_DEFINITIONS DNNL_HAS_TEAM=0)
+  endif()
   file(GLOB DNNL_SHELL_SRCS CONFIGURE_DEPENDS
        src/runtime/contrib/dnnl/*.cc
        src/runtime/contrib/dnnl/c_source/*.cc

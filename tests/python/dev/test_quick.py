@@ -26,6 +26,12 @@ SHARED = "python/tvm/contrib/onednn/"
             True,
         ),
         (RUNTIME + "core/ops/window.cc", [STAGES + "ops", quick.FIRST, quick.RELAX], True),
+        (
+            RUNTIME + "core/kernels/norm.cc",
+            [STAGES + "ops/test_norm.py", quick.FIRST, quick.RELAX],
+            True,
+        ),
+        (RUNTIME + "core/fusion/int8.cc", [STAGES + "fusion", quick.FIRST, quick.RELAX], True),
         (RUNTIME + "core/plan/plan.cc", [STAGES + "runtime", quick.FIRST, quick.RELAX], True),
         (
             SHARED + "ops/pool.py",

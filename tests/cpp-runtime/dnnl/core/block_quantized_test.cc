@@ -28,7 +28,7 @@
 #include <vector>
 
 #include "quantized_graph.h"
-#include "src/runtime/contrib/dnnl/core/ops/block_int8.h"
+#include "src/runtime/contrib/dnnl/core/kernels/block_int8.h"
 
 namespace dnnl_test::block_quantized {
 

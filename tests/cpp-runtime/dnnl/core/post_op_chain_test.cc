@@ -21,7 +21,7 @@
  * \file tests/cpp-runtime/dnnl/core/post_op_chain_test.cc
  * \brief How many post-ops it takes to quantize, clip and add.
  */
-#include "src/runtime/contrib/dnnl/core/post_op_chain.h"
+#include "src/runtime/contrib/dnnl/core/fusion/post_op_chain.h"
 
 #include <sstream>
 #include <string>

@@ -21,7 +21,7 @@
  * \file tests/cpp-runtime/dnnl/core/team_test.cc
  * \brief Teams: who computes an index, and that no region waits for a thread that does not run.
  */
-#include "src/runtime/contrib/dnnl/core/exec/team.h"
+#include "src/runtime/contrib/dnnl/core/exec/team/team.h"
 
 #ifdef __linux__
 

@@ -37,6 +37,7 @@
 #include "desc.h"
 #include "error.h"
 #include "implementation.h"
+#include "kernels/isa.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
 
@@ -78,6 +79,17 @@ void CheckVersion(int major, int minor) {
 }
 
 void CheckLibraryVersion() { CheckVersion(dnnl_version()->major, dnnl_version()->minor); }
+
+bool HasISA(ISA wanted) {
+  switch (wanted) {
+    case ISA::kAVX2:
+      return HasISA(dnnl::cpu_isa::avx2);
+    case ISA::kAVX512:
+      return HasISA(dnnl::cpu_isa::avx512_core);
+    default:
+      return HasISA(dnnl::cpu_isa::avx512_core_vnni);
+  }
+}
 
 bool Computes(DLDataType dtype) {
   const auto type = ToDNNLType(dtype, "the DNNL backend");

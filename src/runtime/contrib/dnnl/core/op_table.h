@@ -30,9 +30,9 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/functions.h"
 #include "node_reader.h"
 #include "onednn.h"
-#include "ops/functions.h"
 #include "plan/builder.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {

@@ -41,7 +41,7 @@
 #include "../onednn.h"
 #include "cpu_quota.h"
 #include "fork.h"
-#include "openmp_calls.h"
+#include "team/openmp_calls.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
 

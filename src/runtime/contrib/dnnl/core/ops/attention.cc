@@ -21,13 +21,14 @@
  * \file src/runtime/contrib/dnnl/core/ops/attention.cc
  * \brief Attention of queries to keys and values, as one op.
  */
+#include "../kernels/attention.h"
+
 #include <algorithm>
 #include <cmath>
 #include <string>
 #include <utility>
 
 #include "../op_table.h"
-#include "attention_kernel.h"
 #include "loops.h"
 #include "types.h"
 

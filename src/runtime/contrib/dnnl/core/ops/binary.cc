@@ -26,10 +26,10 @@
 #include <limits>
 #include <utility>
 
+#include "../fusion/post_ops.h"
+#include "../fusion/second_operand.h"
 #include "../implementation.h"
 #include "../op_table.h"
-#include "../post_ops.h"
-#include "../second_operand.h"
 #include "changing_sizes.h"
 #include "loops.h"
 #include "types.h"

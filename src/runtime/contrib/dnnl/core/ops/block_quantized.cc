@@ -31,10 +31,10 @@
 #include <vector>
 
 #include "../exec/parallel.h"
+#include "../kernels/block_int8.h"
+#include "../kernels/block_loops.h"
+#include "../kernels/block_panels.h"
 #include "../op_table.h"
-#include "block_int8.h"
-#include "block_loops.h"
-#include "block_panels.h"
 #include "rows.h"
 #include "types.h"
 

@@ -21,8 +21,8 @@
  * \file src/runtime/contrib/dnnl/core/ops/cast.cc
  * \brief Conversions between data types.
  */
+#include "../fusion/quantization.h"
 #include "../op_table.h"
-#include "../quantization.h"
 #include "types.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {

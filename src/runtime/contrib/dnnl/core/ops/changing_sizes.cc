@@ -25,20 +25,15 @@
 #include "changing_sizes.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
-#include <limits>
 #include <utility>
 #include <vector>
 
 #include "../exec/parallel.h"
+#include "../kernels/float_rows.h"
 #include "../op_table.h"
-#include "exp.h"
-#include "functions.h"
 #include "loops.h"
 #include "nan_rows.h"
-// The last one.
-#include "cpu_clones.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
 
@@ -46,110 +41,23 @@ namespace {
 
 constexpr auto kF32 = dnnl::memory::data_type::f32;
 
-DNNL_FOR_CPUS float LargestOf(const float* row, int64_t count) {
-  constexpr int kLanes = 16;
-  float lanes[kLanes];
-  std::fill(lanes, lanes + kLanes, -std::numeric_limits<float>::infinity());
-  int64_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) {
-    for (int k = 0; k < kLanes; ++k) lanes[k] = row[i + k] > lanes[k] ? row[i + k] : lanes[k];
-  }
-  float largest = *std::max_element(lanes, lanes + kLanes);
-  for (; i < count; ++i) largest = row[i] > largest ? row[i] : largest;
-  return largest;
-}
-
-DNNL_FOR_CPUS void Shift(const float* src, float shift, float* dst, int64_t count) {
-  for (int64_t i = 0; i < count; ++i) dst[i] = src[i] - shift;
-}
-
-DNNL_FOR_CPUS float SumOf(const float* row, int64_t count) {
-  constexpr int kLanes = 16;
-  float lanes[kLanes] = {};
-  int64_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) {
-    for (int k = 0; k < kLanes; ++k) lanes[k] += row[i + k];
-  }
-  float sum = 0;
-  for (float lane : lanes) sum += lane;
-  for (; i < count; ++i) sum += row[i];
-  return sum;
-}
-
-DNNL_FOR_CPUS void Scale(float factor, float* row, int64_t count) {
-  for (int64_t i = 0; i < count; ++i) row[i] *= factor;
-}
-
-/*! \brief The softmax of a row; `zeros` says which rows that have none are zero. */
-void SoftmaxOfRow(const float* src, float* dst, int64_t count, ZeroRows zeros) {
-  const float largest = LargestOf(src, count);
-  // Comparisons with NaN are false: a row of NaN alone looks like one of -inf alone.
-  const bool is_masked =
-      largest == -std::numeric_limits<float>::infinity() && std::isinf(SumOf(src, count));
-  Shift(src, largest, dst, count);
-  Exp(dst, dst, count);
-  const float sum = SumOf(dst, count);
-  if (!std::isnan(sum)) return Scale(1.f / sum, dst, count);
-  const bool is_zero = zeros == ZeroRows::kAll || (zeros == ZeroRows::kMasked && is_masked);
-  std::fill(dst, dst + count, is_zero ? 0.f : std::numeric_limits<float>::quiet_NaN());
-}
-
-/*! \brief Compute `op` of elements that are a stride of 0, 1 or more apart. */
-template <typename Op>
-DNNL_INLINE void Compute(const float* a, int64_t a_stride, const float* b, int64_t b_stride,
-                         float* dst, int64_t count, const Op& op) {
-  if (a_stride == 1 && b_stride == 1) {
-    for (int64_t i = 0; i < count; ++i) dst[i] = op(a[i], b[i]);
-  } else if (a_stride == 1 && b_stride == 0) {
-    for (int64_t i = 0; i < count; ++i) dst[i] = op(a[i], *b);
-  } else {
-    for (int64_t i = 0; i < count; ++i) dst[i] = op(a[i * a_stride], b[i * b_stride]);
-  }
-}
-
-DNNL_FOR_CPUS void ComputeRow(dnnl::algorithm algorithm, const float* a, int64_t a_stride,
-                              const float* b, int64_t b_stride, float* dst, int64_t count) {
-  switch (algorithm) {
-    case dnnl::algorithm::binary_add:
-      return Compute(a, a_stride, b, b_stride, dst, count, [](float x, float y) { return x + y; });
-    case dnnl::algorithm::binary_sub:
-      return Compute(a, a_stride, b, b_stride, dst, count, [](float x, float y) { return x - y; });
-    case dnnl::algorithm::binary_mul:
-      return Compute(a, a_stride, b, b_stride, dst, count, [](float x, float y) { return x * y; });
-    default:
-      return Compute(a, a_stride, b, b_stride, dst, count, [](float x, float y) { return x / y; });
-  }
-}
-
 bool IsArithmetic(dnnl::algorithm algorithm) {
   return algorithm == dnnl::algorithm::binary_add || algorithm == dnnl::algorithm::binary_sub ||
          algorithm == dnnl::algorithm::binary_mul || algorithm == dnnl::algorithm::binary_div;
 }
 
-/*! \brief Compute `op` of elements that are a stride apart. */
-template <typename Op>
-DNNL_INLINE void Compute(const float* src, int64_t stride, float* dst, int64_t count,
-                         const Op& op) {
-  if (stride == 1) {
-    for (int64_t i = 0; i < count; ++i) dst[i] = op(src[i]);
-  } else {
-    for (int64_t i = 0; i < count; ++i) dst[i] = op(src[i * stride]);
+/*! \brief What an algorithm for which `IsArithmetic` holds does. */
+Arithmetic ArithmeticOf(dnnl::algorithm algorithm) {
+  switch (algorithm) {
+    case dnnl::algorithm::binary_add:
+      return Arithmetic::kAdd;
+    case dnnl::algorithm::binary_sub:
+      return Arithmetic::kSubtract;
+    case dnnl::algorithm::binary_mul:
+      return Arithmetic::kMultiply;
+    default:
+      return Arithmetic::kDivide;
   }
-}
-
-DNNL_FOR_CPUS void Linear(const float* src, int64_t stride, float alpha, float beta, float* dst,
-                          int64_t count) {
-  Compute(src, stride, dst, count, [=](float x) { return alpha * x + beta; });
-}
-
-/*! \brief Not a lambda, which might not become a part of a function for several CPUs. */
-struct SwishOf {
-  float alpha;
-  DNNL_INLINE float operator()(float x) const { return x / (1.f + ExpOf(-alpha * x)); }
-};
-
-DNNL_FOR_CPUS void Swish(const float* src, int64_t stride, float alpha, float* dst, int64_t count) {
-  Compute(src, stride, dst, count, SwishOf{alpha});
 }
 
 bool IsUnary(dnnl::algorithm algorithm) {
@@ -239,13 +147,14 @@ bool LowerBinaryRows(const NodeReader& node, PlanBuilder* plan) {
   const Tensor b = WithStrides(node, plan, plan->Input(node, 1));
   const Tensor dst = plan->NewTensor(PlainDesc(dims, kF32));
   const Loops<2> loops(dims, {BroadcastStrides(a, dims), BroadcastStrides(b, dims)});
+  const Arithmetic op = ArithmeticOf(algorithm);
   const auto run = [=](void* const* addresses) {
     const auto* lhs = static_cast<const float*>(addresses[0]);
     const auto* rhs = static_cast<const float*>(addresses[1]);
     auto* result = static_cast<float*>(addresses[2]);
     loops.Run([&](const Loops<2>::Offsets& at, int64_t begin, int64_t count) {
-      ComputeRow(algorithm, lhs + at[0], loops.strides()[0], rhs + at[1], loops.strides()[1],
-                 result + begin, count);
+      ComputeElements(op, lhs + at[0], loops.strides()[0], rhs + at[1], loops.strides()[1],
+                      result + begin, count);
     });
   };
   plan->EmitKernel(node, "binary", run,

@@ -30,9 +30,9 @@
 #include <vector>
 
 #include "../faults.h"
+#include "../fusion/post_ops.h"
 #include "../implementation.h"
 #include "../op_table.h"
-#include "../post_ops.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
 

@@ -27,7 +27,7 @@
 #include <optional>
 #include <vector>
 
-#include "../int8.h"
+#include "../fusion/int8.h"
 #include "../node_reader.h"
 #include "../plan/builder.h"
 #include "../plan/tensor.h"

@@ -25,8 +25,8 @@
 #include <vector>
 
 #include "../faults.h"
+#include "../fusion/post_ops.h"
 #include "../implementation.h"
-#include "../post_ops.h"
 #include "conv.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {

@@ -28,8 +28,8 @@
 #include <vector>
 
 #include "../exec/parallel.h"
+#include "../kernels/quantize.h"
 #include "../op_table.h"
-#include "quantize_loops.h"
 #include "types.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {

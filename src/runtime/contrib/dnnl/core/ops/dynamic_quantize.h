@@ -24,9 +24,9 @@
 #ifndef TVM_RUNTIME_CONTRIB_DNNL_CORE_OPS_DYNAMIC_QUANTIZE_H_
 #define TVM_RUNTIME_CONTRIB_DNNL_CORE_OPS_DYNAMIC_QUANTIZE_H_
 
+#include "../fusion/quantization.h"
 #include "../node_reader.h"
 #include "../plan/builder.h"
-#include "../quantization.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
 

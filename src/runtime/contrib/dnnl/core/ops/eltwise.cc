@@ -25,10 +25,10 @@
 #include <cmath>
 
 #include "../exec/parallel.h"
+#include "../fusion/post_ops.h"
+#include "../fusion/quantization.h"
 #include "../implementation.h"
 #include "../op_table.h"
-#include "../post_ops.h"
-#include "../quantization.h"
 #include "changing_sizes.h"
 #include "types.h"
 

@@ -21,6 +21,8 @@
  * \file src/runtime/contrib/dnnl/core/ops/few_rows.cc
  * \brief Matrix multiplications of few rows, such as the queries of one token, of any size.
  */
+#include "../kernels/few_rows.h"
+
 #include <algorithm>
 #include <optional>
 #include <string>
@@ -31,8 +33,6 @@
 #include "changing_sizes.h"
 #include "loops.h"
 #include "matmul_operands.h"
-// The last one.
-#include "cpu_clones.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
 
@@ -40,104 +40,6 @@ namespace {
 
 /*! \brief With more rows oneDNN's code, once it is generated, is much faster. */
 constexpr int64_t kMostRows = 16;
-/*! \brief The rows that a loop computes at once: as many as there are registers for. */
-constexpr int kRows = 4;
-/*! \brief So many floats are a few vectors of any CPU. */
-constexpr int kLanes = 16;
-/*! \brief The columns that a loop computes at once, and that a thread computes at least. */
-constexpr int64_t kColumns = 64;
-
-/*! \brief One matrix multiplication: c = scale * a * b, in elements. */
-struct Sizes {
-  int64_t rows, columns, sum;
-  /*! \brief From one row of a and c to the next; elements of a row are adjacent. */
-  int64_t a_stride, c_stride;
-  /*! \brief From one row of b to the next, or from one column to the next if b is transposed. */
-  int64_t b_stride;
-  float scale;
-};
-
-/*! \brief Columns [first, last) of the products of rows of a and rows of b. */
-template <int kCount>
-DNNL_INLINE void MultiplyByRows(const float* a, const float* b, float* c, const Sizes& sizes,
-                                int64_t first, int64_t last) {
-  for (int64_t n = first; n < last; ++n) {
-    const float* column = b + n * sizes.b_stride;
-    float sums[kCount][kLanes] = {};
-    int64_t k = 0;
-    for (; k + kLanes <= sizes.sum; k += kLanes) {
-      for (int m = 0; m < kCount; ++m) {
-        for (int i = 0; i < kLanes; ++i) {
-          sums[m][i] += a[m * sizes.a_stride + k + i] * column[k + i];
-        }
-      }
-    }
-    for (int m = 0; m < kCount; ++m) {
-      for (int half = kLanes / 2; half > 0; half /= 2) {
-        for (int i = 0; i < half; ++i) sums[m][i] += sums[m][i + half];
-      }
-      float sum = sums[m][0];
-      for (int64_t rest = k; rest < sizes.sum; ++rest) {
-        sum += a[m * sizes.a_stride + rest] * column[rest];
-      }
-      c[m * sizes.c_stride + n] = sizes.scale * sum;
-    }
-  }
-}
-
-/*! \brief Columns [first, last), at most kColumns, of the sums of multiples of rows of b. */
-template <int kCount>
-DNNL_INLINE void AddRows(const float* a, const float* b, float* c, const Sizes& sizes,
-                         int64_t first, int64_t last) {
-  float sums[kCount][kColumns] = {};
-  if (last - first == kColumns) {
-    for (int64_t k = 0; k < sizes.sum; ++k) {
-      const float* row = b + k * sizes.b_stride + first;
-      for (int m = 0; m < kCount; ++m) {
-        const float factor = a[m * sizes.a_stride + k];
-        for (int i = 0; i < kColumns; ++i) sums[m][i] += factor * row[i];
-      }
-    }
-  } else {
-    for (int64_t k = 0; k < sizes.sum; ++k) {
-      const float* row = b + k * sizes.b_stride + first;
-      for (int m = 0; m < kCount; ++m) {
-        const float factor = a[m * sizes.a_stride + k];
-        for (int64_t i = 0; i < last - first; ++i) sums[m][i] += factor * row[i];
-      }
-    }
-  }
-  for (int m = 0; m < kCount; ++m) {
-    for (int64_t i = 0; i < last - first; ++i) {
-      c[m * sizes.c_stride + first + i] = sizes.scale * sums[m][i];
-    }
-  }
-}
-
-/*! \brief Columns [first, last) of one product. */
-DNNL_FOR_CPUS void Multiply(const float* a, const float* b, float* c, const Sizes& sizes,
-                            bool is_transposed, int64_t first, int64_t last) {
-  int64_t row = 0;
-  for (; row + kRows <= sizes.rows; row += kRows) {
-    const float* rows = a + row * sizes.a_stride;
-    float* results = c + row * sizes.c_stride;
-    if (is_transposed) {
-      MultiplyByRows<kRows>(rows, b, results, sizes, first, last);
-    } else {
-      AddRows<kRows>(rows, b, results, sizes, first, last);
-    }
-  }
-  for (; row < sizes.rows; ++row) {
-    const float* rows = a + row * sizes.a_stride;
-    float* results = c + row * sizes.c_stride;
-    if (is_transposed) {
-      MultiplyByRows<1>(rows, b, results, sizes, first, last);
-    } else {
-      AddRows<1>(rows, b, results, sizes, first, last);
-    }
-  }
-}
-
 /*! \brief The factor that a node multiplies its product by; nothing where it does more. */
 std::optional<float> ScaleOf(const NodeReader& node, PlanBuilder* plan) {
   if (node.NumPostOps() == 0) return 1.f;
@@ -175,9 +77,9 @@ bool LowerFewRows(const NodeReader& node, PlanBuilder* plan) {
   const bool is_transposed = stride(b, 2) == 1 && b.dims().back() > 1;
   if (!is_transposed && stride(b, 1) != 1) b = plan->Plain(node, b);
   const Tensor c = plan->NewTensor(PlainDesc(dims, node.OutType()));
-  const Sizes sizes{dims[rank - 2], dims[rank - 1], a.dims().back(),
-                    stride(a, 2),   dims[rank - 1], is_transposed ? stride(b, 1) : stride(b, 2),
-                    *scale};
+  const FewRows sizes{dims[rank - 2], dims[rank - 1], a.dims().back(),
+                      stride(a, 2),   dims[rank - 1], is_transposed ? stride(b, 1) : stride(b, 2),
+                      *scale};
   // The strides of the batches.
   Dims batches = dims;
   batches[rank - 2] = batches[rank - 1] = 1;
@@ -193,9 +95,9 @@ bool LowerFewRows(const NodeReader& node, PlanBuilder* plan) {
     }
     begins.emplace_back(a_begin, b_begin);
   }
-  const int64_t parts = (sizes.columns + kColumns - 1) / kColumns;
+  const int64_t parts = (sizes.columns + kFewRowsColumns - 1) / kFewRowsColumns;
   // A thread is worth so many multiplications.
-  const int64_t work = sizes.rows * sizes.sum * std::min(kColumns, sizes.columns);
+  const int64_t work = sizes.rows * sizes.sum * std::min(kFewRowsColumns, sizes.columns);
   const int64_t grain = std::max<int64_t>(1, 100000 / std::max<int64_t>(1, work));
   const auto run = [=, begins = std::move(begins)](void* const* addresses) {
     const auto* src = static_cast<const float*>(addresses[0]);
@@ -203,10 +105,10 @@ bool LowerFewRows(const NodeReader& node, PlanBuilder* plan) {
     auto* dst = static_cast<float*>(addresses[2]);
     ParallelFor(matrices * parts, grain, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
-        const int64_t matrix = i / parts, first = i % parts * kColumns;
-        Multiply(src + begins[matrix].first, weights + begins[matrix].second,
-                 dst + matrix * sizes.rows * sizes.columns, sizes, is_transposed, first,
-                 std::min(first + kColumns, sizes.columns));
+        const int64_t matrix = i / parts, first = i % parts * kFewRowsColumns;
+        MultiplyFewRows(src + begins[matrix].first, weights + begins[matrix].second,
+                        dst + matrix * sizes.rows * sizes.columns, sizes, is_transposed, first,
+                        std::min(first + kFewRowsColumns, sizes.columns));
       }
     });
   };

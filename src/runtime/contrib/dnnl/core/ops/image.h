@@ -27,8 +27,8 @@
 #include <string>
 #include <vector>
 
+#include "../fusion/post_ops.h"
 #include "../implementation.h"
-#include "../post_ops.h"
 #include "window.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {

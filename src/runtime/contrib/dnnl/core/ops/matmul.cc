@@ -29,11 +29,11 @@
 #include <vector>
 
 #include "../faults.h"
+#include "../fusion/int8.h"
+#include "../fusion/post_ops.h"
+#include "../fusion/second_operand.h"
 #include "../implementation.h"
-#include "../int8.h"
 #include "../op_table.h"
-#include "../post_ops.h"
-#include "../second_operand.h"
 #include "changing_sizes.h"
 #include "matmul_operands.h"
 #include "rows.h"

@@ -29,7 +29,7 @@
 
 #include "../exec/threads.h"
 #include "../faults.h"
-#include "../second_operand.h"
+#include "../fusion/second_operand.h"
 #include "dynamic_quantize.h"
 #include "rows.h"
 

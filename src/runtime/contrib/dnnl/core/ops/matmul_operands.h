@@ -26,7 +26,7 @@
 
 #include <optional>
 
-#include "../int8.h"
+#include "../fusion/int8.h"
 #include "../node_reader.h"
 #include "../plan/builder.h"
 

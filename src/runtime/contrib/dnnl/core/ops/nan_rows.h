@@ -26,12 +26,10 @@
 
 #include <string>
 
+#include "../kernels/zero_rows.h"
 #include "../plan/builder.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
-
-/*! \brief Which rows of a softmax that have no finite result become zero; the others become NaN. */
-enum class ZeroRows { kNone, kMasked /*!< those whose scores are -inf alone */, kAll };
 
 /*! \brief Those of a softmax of this name. */
 ZeroRows ZeroRowsOf(const std::string& op);

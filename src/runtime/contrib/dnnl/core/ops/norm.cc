@@ -21,14 +21,15 @@
  * \file src/runtime/contrib/dnnl/core/ops/norm.cc
  * \brief Normalizations with the mean and the variance of the data itself.
  */
+#include "../kernels/norm.h"
+
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "../fusion/quantization.h"
 #include "../implementation.h"
 #include "../op_table.h"
-#include "../quantization.h"
-#include "norm_kernel.h"
 #include "rows.h"
 #include "types.h"
 

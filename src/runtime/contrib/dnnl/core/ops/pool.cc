@@ -26,8 +26,8 @@
 #include <string>
 #include <vector>
 
+#include "../fusion/quantization.h"
 #include "../op_table.h"
-#include "../quantization.h"
 #include "image.h"
 #include "reduce.h"
 

@@ -21,8 +21,8 @@
  * \file src/runtime/contrib/dnnl/core/ops/quantize.cc
  * \brief From real numbers to quantized ones, and back.
  */
+#include "../fusion/quantization.h"
 #include "../op_table.h"
-#include "../quantization.h"
 #include "rows.h"
 #include "types.h"
 

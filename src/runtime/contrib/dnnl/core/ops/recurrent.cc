@@ -28,9 +28,9 @@
 #include <vector>
 
 #include "../exec/threads.h"
+#include "../kernels/recurrent.h"
+#include "../kernels/recurrent_int8.h"
 #include "../op_table.h"
-#include "recurrent_int8.h"
-#include "recurrent_kernel.h"
 #include "types.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {

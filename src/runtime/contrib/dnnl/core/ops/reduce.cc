@@ -26,8 +26,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "../fusion/post_ops.h"
 #include "../op_table.h"
-#include "../post_ops.h"
 #include "rows.h"
 #include "types.h"
 

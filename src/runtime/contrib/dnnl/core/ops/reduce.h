@@ -26,9 +26,9 @@
 
 #include <vector>
 
+#include "../fusion/post_ops.h"
+#include "../kernels/reduce.h"
 #include "../plan/builder.h"
-#include "../post_ops.h"
-#include "reduce_kernel.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
 

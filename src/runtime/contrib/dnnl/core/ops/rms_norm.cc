@@ -27,46 +27,16 @@
 #include <vector>
 
 #include "../exec/parallel.h"
+#include "../fusion/quantization.h"
+#include "../kernels/norm.h"
 #include "../op_table.h"
-#include "../quantization.h"
-#include "norm_kernel.h"
 #include "reduce.h"
 #include "rows.h"
 #include "types.h"
-// The last ones.
-#include "cpu_clones.h"
-#include "vectors.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
 
 namespace {
-
-DNNL_INLINE void Write(float value, float* result) { *result = value; }
-DNNL_INLINE void Write(float value, uint16_t* result) { *result = ToBFloat16(value); }
-
-/*!
- * \brief Normalize a row; without factors if gamma is null.
- * \param result float, which may be the row itself, or uint16_t for bfloat16.
- */
-template <typename T>
-DNNL_INLINE void Normalize(const float* row, const float* gamma, int64_t count, float epsilon,
-                           T* result) {
-  const float root = 1.f / std::sqrt(MeanOfSquares(row, count) + epsilon);
-  if (gamma == nullptr) {
-    for (int64_t i = 0; i < count; ++i) Write(row[i] * root, result + i);
-  } else {
-    for (int64_t i = 0; i < count; ++i) Write(row[i] * root * gamma[i], result + i);
-  }
-}
-
-DNNL_FOR_CPUS void NormalizeRow(const float* row, const float* gamma, int64_t count, float epsilon,
-                                float* result) {
-  Normalize(row, gamma, count, epsilon, result);
-}
-DNNL_FOR_CPUS void NormalizeRowTo(const float* row, const float* gamma, int64_t count,
-                                  float epsilon, uint16_t* result) {
-  Normalize(row, gamma, count, epsilon, result);
-}
 
 /*!
  * \brief Normalize float32 in one pass, with the same code for any number of rows: oneDNN has
@@ -93,11 +63,11 @@ void LowerInOnePass(const NodeReader& node, PlanBuilder* plan, const Tensor& mat
       });
     };
   };
-  plan->EmitKernel(node, "rms_norm", run_as(&NormalizeRow, static_cast<float*>(nullptr)), args);
+  plan->EmitKernel(node, "rms_norm", run_as(&NormalizeRMS, static_cast<float*>(nullptr)), args);
   plan->OfferInPlace(DNNL_ARG_SRC);
   plan->OfferKernel([run_as, md = dst.md](const dnnl::memory::desc& other) -> HostKernel {
     if (other != WithType(md, dnnl::memory::data_type::bf16)) return nullptr;
-    return run_as(&NormalizeRowTo, static_cast<uint16_t*>(nullptr));
+    return run_as(&NormalizeRMSTo, static_cast<uint16_t*>(nullptr));
   });
   plan->SetOutput(node, plan->Reshaped(node, dst, node.OutDims()));
 }

@@ -25,9 +25,9 @@
 #include <cstring>
 #include <utility>
 
+#include "../kernels/select.h"
 #include "../op_table.h"
 #include "loops.h"
-#include "select.h"
 #include "types.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {

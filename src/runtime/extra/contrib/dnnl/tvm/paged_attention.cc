@@ -32,7 +32,7 @@
 
 #include "../../../../contrib/dnnl/core/error.h"
 #include "../../../../contrib/dnnl/core/exec/threads.h"
-#include "../../../../contrib/dnnl/core/ops/attention_kernel.h"
+#include "../../../../contrib/dnnl/core/kernels/attention.h"
 #include "errors.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {

@@ -1,0 +1,182 @@
+/*
+ * Licensed to the Apache Software Foundation (ASF) under one
+ * or more contributor license agreements.  See the NOTICE file
+ * distributed with this work for additional information
+ * regarding copyright ownership.  The ASF licenses this file
+ * to you under the Apache License, Version 2.0 (the
+ * "License"); you may not use this file except in compliance
+ * with the License.  You may obtain a copy of the License at
+ *
+ *   http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing,
+ * software distributed under the License is distributed on an
+ * "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+ * KIND, either express or implied.  See the License for the
+ * specific language governing permissions and limitations
+ * under the License.
+ */
+
+/*!
+ * \file src/runtime/contrib/dnnl/core/kernels/attention_pairs.h
+ * \brief Products of blocks in bfloat16, two at once, for CPUs with AVX512_BF16. To be included
+ *        after attention_tiles.h.
+ */
+#ifndef TVM_RUNTIME_CONTRIB_DNNL_CORE_KERNELS_ATTENTION_PAIRS_H_
+#define TVM_RUNTIME_CONTRIB_DNNL_CORE_KERNELS_ATTENTION_PAIRS_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#include "attention.h"
+#include "attention_tiles.h"
+#include "vectors.h"
+
+// Clang compiles no instruction of a CPU in a function that is inlined into another one for it.
+#if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__)
+#define DNNL_HAS_PAIRS 1
+#else
+#define DNNL_HAS_PAIRS 0
+#endif
+
+namespace tvm::runtime::contrib::dnnl_backend {
+
+#if DNNL_HAS_PAIRS
+
+/*! \brief Two numbers in bfloat16: the product of two pairs is the sum of both products. */
+struct Pair {
+  uint32_t bits;
+};
+
+/*! \brief Load contiguous pairs, which have the size of floats. */
+template <int W>
+DNNL_INLINE Floats<W> Load(const Pair* src) {
+  Floats<W> result;
+  std::memcpy(&result, src, sizeof(result));
+  return result;
+}
+
+template <int W>
+DNNL_INLINE Floats<W> PlusProduct(Floats<W> sum, Floats<W> row, Pair factor) {
+  const auto factors = typename VectorTypes<W>::Bits{} + factor.bits;
+  asm("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(row), "v"(factors));
+  return sum;
+}
+
+/*! \brief Round contiguous floats. */
+template <int W>
+DNNL_INLINE void RoundRow(const float* src, int64_t count, uint16_t* dst) {
+  int64_t i = 0;
+  for (; i + W <= count; i += W) {
+    typename VectorTypes<W>::Halves halves;
+    asm("vcvtneps2bf16 %1, %0" : "=v"(halves) : "v"(Load<W>(src + i)));
+    std::memcpy(dst + i, &halves, sizeof(halves));
+  }
+  for (; i < count; ++i) {
+    const uint16_t rounded = ToBFloat16(src[i]);
+    std::memcpy(dst + i, &rounded, sizeof(rounded));
+  }
+}
+
+/*! \brief Rows in bfloat16: as they are, or rounded to `buffer`, which changes their stride. */
+template <int W, typename T>
+DNNL_INLINE const uint16_t* RoundedRows(const T* rows, int64_t* stride, int64_t count,
+                                        int64_t width, uint16_t* buffer) {
+  if constexpr (std::is_same_v<T, uint16_t>) {
+    return rows;
+  } else {
+    for (int64_t j = 0; j < count; ++j) RoundRow<W>(rows + j * *stride, width, buffer + j * width);
+    *stride = width;
+    return buffer;
+  }
+}
+
+/*! \brief pairs[(count + 1) / 2, columns]: the elements of each two rows; 0 after the last row. */
+template <int W>
+DNNL_INLINE void PairRows(const uint16_t* rows, int64_t stride, int64_t count, int64_t columns,
+                          Pair* pairs) {
+  using Bits = typename VectorTypes<W>::Bits;
+  for (int64_t j = 0; j < count; j += 2) {
+    for (int64_t e = 0; e < columns; e += W, pairs += W) {
+      const uint16_t* first = rows + j * stride + e;
+      const Floats<W> upper = j + 1 < count ? Load<W>(first + stride) : Floats<W>{};
+      const Floats<W> lower = Load<W>(first);
+      Bits bits[2];
+      std::memcpy(&bits[0], &lower, sizeof(lower));
+      std::memcpy(&bits[1], &upper, sizeof(upper));
+      const Bits both = bits[0] >> 16 | bits[1];
+      std::memcpy(pairs, &both, sizeof(both));
+    }
+  }
+}
+
+/*! \brief The products of a task, of numbers that are rounded to bfloat16. */
+template <int W, typename T>
+class PairProducts {
+ public:
+  PairProducts(const AttentionShape& shape, float* workspace)
+      : shape_(shape),
+        query_(reinterpret_cast<Pair*>(workspace)),
+        key_(query_ + kAttentionRows * shape.width / 2),
+        weights_(key_ + kAttentionKeys * shape.width / 2),
+        value_(weights_ + kAttentionRows * kAttentionKeys / 2),
+        rounded_(reinterpret_cast<uint16_t*>(value_ + kAttentionKeys * shape.value_width / 2)) {}
+
+  static int64_t Size(int64_t width, int64_t value_width) {
+    return kAttentionRows * (width + kAttentionKeys) / 2 +
+           kAttentionKeys * (width + value_width + std::max(width, value_width)) / 2;
+  }
+
+  /*! \brief Whether rows are whole pairs, and columns whole vectors. */
+  static bool Fits(const AttentionShape& shape) {
+    return shape.width % 2 == 0 && shape.value_width % W == 0 &&
+           (std::is_same_v<T, float> || shape.key[2] % 2 == 0);
+  }
+
+  DNNL_INLINE void SetQuery(int64_t row, const T* query) {
+    auto* dst = reinterpret_cast<uint16_t*>(query_ + row * shape_.width / 2);
+    if constexpr (std::is_same_v<T, uint16_t>) {
+      std::memcpy(dst, query, shape_.width * sizeof(T));
+    } else {
+      RoundRow<W>(query, shape_.width, dst);
+    }
+  }
+
+  // The scale is that of the scores, which are not rounded.
+  DNNL_INLINE void Score(int64_t rows, const float*, const T* key, int64_t count, float* scores) {
+    const int64_t pairs = shape_.width / 2;
+    int64_t stride = shape_.key[2];
+    const uint16_t* rounded = RoundedRows<W>(key, &stride, count, shape_.width, rounded_);
+    // A pair has the size of a float, and is moved as one.
+    Pack<W>(reinterpret_cast<const float*>(rounded), stride / 2, count, pairs,
+            reinterpret_cast<float*>(key_));
+    std::fill(scores, scores + rows * kAttentionKeys, 0.f);
+    Multiply<W>(rows, (count + W - 1) / W * W, query_, pairs, key_, kAttentionKeys, pairs, scores,
+                kAttentionKeys);
+    for (int64_t i = 0; i < rows * kAttentionKeys; ++i) scores[i] *= shape_.scale;
+  }
+
+  DNNL_INLINE void AddValues(int64_t rows, const float* weights, const T* value, int64_t count,
+                             float* sums) {
+    const int64_t columns = shape_.value_width;
+    int64_t stride = shape_.value[2];
+    const uint16_t* rounded = RoundedRows<W>(value, &stride, count, columns, rounded_);
+    PairRows<W>(rounded, stride, count, columns, value_);
+    RoundRow<W>(weights, rows * kAttentionKeys, reinterpret_cast<uint16_t*>(weights_));
+    Multiply<W>(rows, columns, weights_, kAttentionKeys / 2, value_, columns, (count + 1) / 2, sums,
+                columns);
+  }
+
+ private:
+  const AttentionShape& shape_;
+  Pair *query_, *key_, *weights_, *value_;
+  uint16_t* rounded_;
+};
+
+#endif  // DNNL_HAS_PAIRS
+
+}  // namespace tvm::runtime::contrib::dnnl_backend
+
+#endif  // TVM_RUNTIME_CONTRIB_DNNL_CORE_KERNELS_ATTENTION_PAIRS_H_

@@ -1,0 +1,223 @@
+/*
+ * Licensed to the Apache Software Foundation (ASF) under one
+ * or more contributor license agreements.  See the NOTICE file
+ * distributed with this work for additional information
+ * regarding copyright ownership.  The ASF licenses this file
+ * to you under the Apache License, Version 2.0 (the
+ * "License"); you may not use this file except in compliance
+ * with the License.  You may obtain a copy of the License at
+ *
+ *   http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing,
+ * software distributed under the License is distributed on an
+ * "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+ * KIND, either express or implied.  See the License for the
+ * specific language governing permissions and limitations
+ * under the License.
+ */
+
+/*!
+ * \file src/runtime/contrib/dnnl/core/kernels/vectors.h
+ * \brief Vectors of a number of floats, for functions that are compiled for several CPUs.
+ */
+#ifndef TVM_RUNTIME_CONTRIB_DNNL_CORE_KERNELS_VECTORS_H_
+#define TVM_RUNTIME_CONTRIB_DNNL_CORE_KERNELS_VECTORS_H_
+
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+#include <utility>
+
+#if defined(__GNUC__) && !defined(__clang__)
+// All functions with vectors as parameters are inlined: they have no ABI.
+#pragma GCC diagnostic ignored "-Wpsabi"
+#endif
+
+#include "exp.h"
+
+namespace tvm::runtime::contrib::dnnl_backend {
+
+template <int W>
+struct VectorTypes {
+  typedef float Floats __attribute__((vector_size(4 * W)));
+  typedef int32_t Ints __attribute__((vector_size(4 * W)));
+  typedef uint32_t Bits __attribute__((vector_size(4 * W)));
+  typedef uint16_t Halves __attribute__((vector_size(2 * W)));
+};
+template <int W>
+using Floats = typename VectorTypes<W>::Floats;
+
+template <int W>
+DNNL_INLINE Floats<W> Filled(float value) {
+  return Floats<W>{} + value;
+}
+
+/*! \brief Load contiguous floats. */
+template <int W>
+DNNL_INLINE Floats<W> Load(const float* src) {
+  Floats<W> result;
+  std::memcpy(&result, src, sizeof(result));
+  return result;
+}
+
+/*! \brief Load contiguous numbers in bfloat16. */
+template <int W>
+DNNL_INLINE Floats<W> Load(const uint16_t* src) {
+  using Types = VectorTypes<W>;
+  typename Types::Halves halves;
+  std::memcpy(&halves, src, sizeof(halves));
+  const auto bits = __builtin_convertvector(halves, typename Types::Bits) << 16;
+  Floats<W> result;
+  std::memcpy(&result, &bits, sizeof(result));
+  return result;
+}
+
+/*! \brief Load fewer numbers than a vector has; the others become zero. */
+template <int W, typename T>
+DNNL_INLINE Floats<W> LoadSome(const T* src, int64_t count) {
+  T block[W] = {};
+  for (int64_t i = 0; i < count; ++i) block[i] = src[i];
+  return Load<W>(block);
+}
+
+template <int W>
+DNNL_INLINE void Store(Floats<W> vector, float* dst) {
+  std::memcpy(dst, &vector, sizeof(vector));
+}
+
+/*! \brief The nearest bfloat16, of two the even one; NaN stays NaN. */
+DNNL_INLINE uint16_t ToBFloat16(float value) {
+  uint32_t bits;
+  std::memcpy(&bits, &value, sizeof(bits));
+  if (value != value) return static_cast<uint16_t>(bits >> 16 | 64);
+  return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+/*! \brief Lanes of two vectors by number: those of `b` come after those of `a`. */
+template <int W, int... kLanes>
+DNNL_INLINE Floats<W> Lanes(Floats<W> a, Floats<W> b, std::integer_sequence<int, kLanes...>) {
+#ifdef __clang__
+  return __builtin_shufflevector(a, b, kLanes...);
+#else
+  return __builtin_shuffle(a, b, typename VectorTypes<W>::Ints{kLanes...});
+#endif
+}
+
+/*! \brief The lanes that a constexpr function `At::Lane(i)` chooses. */
+template <int W, typename At, int... kIndices>
+DNNL_INLINE Floats<W> LanesAt(Floats<W> a, Floats<W> b, std::integer_sequence<int, kIndices...>) {
+  return Lanes<W>(a, b, std::integer_sequence<int, At::Lane(kIndices)...>());
+}
+template <int W, typename At>
+DNNL_INLINE Floats<W> LanesAt(Floats<W> a, Floats<W> b) {
+  return LanesAt<W, At>(a, b, std::make_integer_sequence<int, W>());
+}
+
+/*! \brief From two vectors, groups of lanes of which each is to be summed: their halves. */
+template <int W, int kGroup, bool kUpper>
+struct HalfOfGroups {
+  static constexpr int Lane(int i) {
+    const int half = kGroup / 2, groups = W / kGroup, group = i / half;
+    return group / groups * W + group % groups * kGroup + i % half + (kUpper ? half : 0);
+  }
+};
+
+/*! \brief The sum of the lanes of each of W vectors, as one vector. */
+template <int W, int kGroup = W>
+DNNL_INLINE Floats<W> Sums(Floats<W>* vectors) {
+  if constexpr (kGroup == 1) {
+    return vectors[0];
+  } else {
+    for (int i = 0; i < kGroup / 2; ++i) {
+      const Floats<W> a = vectors[2 * i], b = vectors[2 * i + 1];
+      vectors[i] = LanesAt<W, HalfOfGroups<W, kGroup, false>>(a, b) +
+                   LanesAt<W, HalfOfGroups<W, kGroup, true>>(a, b);
+    }
+    return Sums<W, kGroup / 2>(vectors);
+  }
+}
+
+/*! \brief Exchange blocks of lanes between two vectors. */
+template <int W, int kStep, bool kUpper>
+struct ExchangedLanes {
+  static constexpr int Lane(int i) {
+    const bool from_second = (i & kStep) != 0;
+    if (kUpper) return from_second ? W + i : i + kStep;
+    return from_second ? W + i - kStep : i;
+  }
+};
+
+/*! \brief Transpose W vectors. */
+template <int W, int kStep = W / 2>
+DNNL_INLINE void Transpose(Floats<W>* rows) {
+  if constexpr (kStep > 0) {
+    for (int i = 0; i < W; ++i) {
+      if (i & kStep) continue;
+      const Floats<W> a = rows[i], b = rows[i + kStep];
+      rows[i] = LanesAt<W, ExchangedLanes<W, kStep, false>>(a, b);
+      rows[i + kStep] = LanesAt<W, ExchangedLanes<W, kStep, true>>(a, b);
+    }
+    Transpose<W, kStep / 2>(rows);
+  }
+}
+
+/*! \brief Lanes in a cycle. */
+template <int W, int kStep>
+struct RotatedLanes {
+  static constexpr int Lane(int i) { return (i + kStep) % W; }
+};
+
+template <int W, int kStep = W / 2>
+DNNL_INLINE float SumOf(Floats<W> vector) {
+  if constexpr (kStep > 0) {
+    return SumOf<W, kStep / 2>(vector + LanesAt<W, RotatedLanes<W, kStep>>(vector, vector));
+  } else {
+    return vector[0];
+  }
+}
+
+/*! \brief The larger lanes; those of `b` where one is NaN. */
+template <int W>
+DNNL_INLINE Floats<W> Larger(Floats<W> a, Floats<W> b) {
+  return a > b ? a : b;
+}
+
+/*! \brief The largest lane; there must be no NaN. */
+template <int W, int kStep = W / 2>
+DNNL_INLINE float LargestOf(Floats<W> vector) {
+  if constexpr (kStep > 0) {
+    const Floats<W> rotated = LanesAt<W, RotatedLanes<W, kStep>>(vector, vector);
+    return LargestOf<W, kStep / 2>(Larger<W>(vector, rotated));
+  } else {
+    return vector[0];
+  }
+}
+
+/*! \brief exp(x) within 4e-7, relatively; 0 below -104; NaN stays. */
+template <int W>
+DNNL_INLINE Floats<W> Exp(const Floats<W>& argument) {
+  Floats<W> x = argument;
+  using Ints = typename VectorTypes<W>::Ints;
+  // To subtract this leaves the nearest integer in the lowest bits of a sum.
+  constexpr float kInteger = 0x1.8p23f;
+  x = x > 89.f ? Filled<W>(89.f) : x;
+  x = x < -104.f ? Filled<W>(-104.f) : x;
+  const Floats<W> shifted = x * 0x1.715476p0f + kInteger;
+  const Floats<W> n = shifted - kInteger;
+  const Floats<W> r = (x - n * kLn2High) - n * kLn2Low;
+  const Floats<W> p = (ExpPolynomial(r) * r + 1.f) * r + 1.f;
+  Ints bits;
+  std::memcpy(&bits, &shifted, sizeof(bits));
+  // 2^n in two factors: n is from -150 to 128, and a result may be subnormal.
+  const Ints exponent = bits - 0x4b400000, half = exponent >> 1;
+  const Ints first = (half + 127) << 23, second = (exponent - half + 127) << 23;
+  Floats<W> factors[2];
+  std::memcpy(&factors[0], &first, sizeof(first));
+  std::memcpy(&factors[1], &second, sizeof(second));
+  return p * factors[0] * factors[1];
+}
+
+}  // namespace tvm::runtime::contrib::dnnl_backend
+
+#endif  // TVM_RUNTIME_CONTRIB_DNNL_CORE_KERNELS_VECTORS_H_
