@@ -203,7 +203,7 @@ class JSONGraphNode {
 
   /*!
    * \brief Take over all attributes of another node. They replace those of the same name.
-   * \param prefix Goes in front of their names here.
+   * \param prefix Prepended to their names here.
    */
   void CaptureAttrs(const JSONGraphNode& that, const std::string& prefix = "") {
     for (const auto& attr : that.attrs_) attrs_[prefix + attr.first] = attr.second;

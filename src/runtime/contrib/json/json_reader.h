@@ -49,7 +49,7 @@ class JSONReader {
       : begin_(text.data()), next_(begin_), end_(begin_ + text.size()) {}
 
   void BeginObject() { Begin('{'); }
-  /*! \brief The key of the next item, whose value is to be read next; false behind the last. */
+  /*! \brief The key of the next item, whose value is to be read next; false after the last. */
   bool NextObjectItem(std::string* key) {
     if (!NextItem('}')) return false;
     Read(key);

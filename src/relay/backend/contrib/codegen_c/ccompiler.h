@@ -46,7 +46,7 @@ struct CSource {
 
 /*!
  * \brief Compile a function with Compiler="ccompiler".
- * \param header What to put in front of the code.
+ * \param header Prepended to the code.
  * \param is_unpacked Whether it will be called with addresses of data instead of DLTensors.
  */
 CSource CompileToC(const Function& function, const std::string& header = "",

@@ -193,7 +193,7 @@ void GraphCodegenC::PrintList(const std::string& begin, const std::vector<std::s
   for (size_t i = 0; i < items.size(); ++i) {
     const std::string item = items[i] + (i + 1 < items.size() ? between : end);
     if (i > 0 && line.size() + item.size() > kColumns) {
-      // Without the space behind the comma.
+      // Without the space after the comma.
       code_stream_ << line.substr(0, line.find_last_not_of(' ') + 1) << "\n";
       line = indent;
     }

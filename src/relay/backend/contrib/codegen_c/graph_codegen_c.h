@@ -105,7 +105,7 @@ class GraphCodegenC : public CodegenCBase {
   virtual void PrintHeader() = 0;
   /*! \brief Declarations for a kernel at file scope. */
   virtual void DeclareKernel(const CKernel& kernel) = 0;
-  /*! \brief Declarations for all kernels, behind those of each. */
+  /*! \brief Declarations for all kernels, after those of each. */
   virtual void DeclareKernels() {}
   /*!
    * \brief Statements that run a kernel.

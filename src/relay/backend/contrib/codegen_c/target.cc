@@ -19,7 +19,7 @@
 
 /*!
  * \file src/relay/backend/contrib/codegen_c/target.cc
- * \brief The target kind `ccompiler`, whose attribute `header` goes in front of the C code.
+ * \brief The target kind `ccompiler`, whose attribute `header` is prepended to the C code.
  */
 #include <tvm/ir/module.h>
 #include <tvm/ir/transform.h>

@@ -166,7 +166,7 @@ class JSONSerializer
   /*!
    * \brief A call of an op, or of a composite function, becomes one kernel.
    *
-   * The kernel of a composite has the constants in its body as inputs behind the arguments.
+   * The kernel of a composite has the constants in its body as inputs after the arguments.
    */
   Entries VisitExpr_(const CallNode* call) override {
     std::string name;

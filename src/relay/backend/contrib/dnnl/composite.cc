@@ -62,7 +62,7 @@ class CompositeReader {
     }
     const auto bias = function_->GetAttr<Integer>(kBiasAttr);
     if (bias.defined()) kernel_.bias = static_cast<int>(bias.value().IntValue());
-    // Behind all other inputs, whose order a kernel without quantized ones has, too.
+    // Appended last so that the order of the other inputs does not change.
     for (QuantizedInput& quantized : kernel_.quantized_inputs) {
       quantized.scale = AddInput(quantized.call->args[1]);
       quantized.zero_point = AddInput(quantized.call->args[2]);

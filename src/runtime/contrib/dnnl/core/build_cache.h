@@ -190,7 +190,7 @@ class BuildCache {
   const size_t max_bytes_;
   const Bytes bytes_of_;
   Counts counts_;
-  /*! \brief The one that was used last is in front. */
+  /*! \brief The most recently used one is first. */
   Entries entries_;
   Known by_key_;
 };

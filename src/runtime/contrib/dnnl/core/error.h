@@ -58,7 +58,7 @@ class ErrorText {
   std::ostringstream text_;
 };
 
-/*! \brief Throws the message that stands behind its `&`, which binds less than `<<`. */
+/*! \brief Throws the message that follows its `&`, which binds less tightly than `<<`. */
 struct ErrorThrower {
   const char* file;
   int line;

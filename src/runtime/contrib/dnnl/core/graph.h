@@ -111,7 +111,7 @@ struct Graph {
   std::string symbol;
   /*! \brief How reports call the subgraph. */
   std::string name;
-  /*! \brief Each behind those that it reads. */
+  /*! \brief In topological order. */
   std::vector<Node> nodes;
   std::vector<Edge> inputs;
   std::vector<Constant> constants;

@@ -41,7 +41,7 @@ enum class Implementation {
  * \brief Judge an implementation by its name, as oneDNN 3.2 to 3.13 give them.
  *
  * A name is "<how>:<CPU>", such as "jit:avx512_core", with "any" for all CPUs. Where a primitive
- * has another one compute, that one's name stands behind a plus: "conv:any+jit:avx512_core".
+ * delegates to another one, the other's name follows a plus: "conv:any+jit:avx512_core".
  */
 Implementation Judge(const std::string& name);
 

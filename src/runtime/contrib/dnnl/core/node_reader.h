@@ -93,7 +93,7 @@ class NodeReader {
   const TensorType& Output(int index = 0) const;
   /*! \brief The dims of an output; {1} for a scalar. */
   Dims OutDims(int index = 0) const { return ToDims(Output(index).shape, Where()); }
-  /*! \brief The dims of what the root op makes, which a reshape behind it may change. */
+  /*! \brief The dims of the root op's result, which a following reshape may change. */
   Dims RootDims() const { return NumPostOps() > 0 ? WithoutPostOps().OutDims() : OutDims(); }
   dnnl::memory::data_type OutType(int index = 0) const {
     return ToDNNLType(Output(index).dtype, Where());
@@ -113,7 +113,7 @@ class NodeReader {
   bool IsQNN() const;
   /*! \brief Whether the node dequantizes an input or quantizes a result of its ops. */
   bool IsQuantized() const;
-  /*! \brief Whether the op reads an input as the real numbers that its elements stand for. */
+  /*! \brief Whether the op reads the dequantized values of an input. */
   bool IsDequantized(int input) const;
   /*! \brief The dequantization of an input, as a node of data, scale and zero point. */
   NodeReader Dequantization(int input) const;

@@ -121,7 +121,7 @@ void LowerTake(const NodeReader& node, PlanBuilder* plan);
 void LowerTranspose(const NodeReader& node, PlanBuilder* plan);
 void LowerWhere(const NodeReader& node, PlanBuilder* plan);
 
-/*! \brief The real numbers that a qnn.dequantize makes of its input; of constants at once. */
+/*! \brief The result of a qnn.dequantize; of constants, computed at once. */
 Tensor Dequantized(const NodeReader& op, PlanBuilder* plan);
 
 // The multiplications and additions of a node, those with padding among them.
@@ -142,7 +142,7 @@ enum class Reads {
 /*! \brief The fused ops that a lowering supports. */
 enum class Fuses {
   kNothing,
-  kRealOps,       /*!< post-ops on real numbers */
+  kRealOps,       /*!< post-ops on dequantized values */
   kQuantizations, /*!< quantized inputs and results, too */
 };
 

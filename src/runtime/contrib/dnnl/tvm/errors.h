@@ -43,7 +43,7 @@ auto WithTVMErrors(const Function& function) -> decltype(function()) {
     return function();
   } catch (const Error& error) {
     const std::string text = json::Printable(error.what());
-    // Python takes the word in front of the colon for the class of the error.
+    // Python reads the word before the colon as the class of the error.
     const bool is_check = text.rfind("Check failed", 0) == 0;
     throw InternalError(error.file(), error.line(), (is_check ? "InternalError: " : "") + text);
   }

@@ -59,7 +59,7 @@ void AddPostOpsByName(const std::vector<json::JSONGraphNode>& nodes, json::JSONG
     if (composite.post_ops.empty()) return;
     node->SetAttr("post_ops", composite.post_ops);
     if (composite.post_ops[0] != "add") return;
-    // The bias is the input behind data and weights.
+    // The bias is the input after data and weights.
     node->SetAttr("post_ops.0.operand", "2");
     const auto inputs = node->GetInputs();
     if (inputs.size() != 3) return;

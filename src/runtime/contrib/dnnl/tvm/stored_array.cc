@@ -45,7 +45,7 @@ using json::detail::ReadBytes;
 
 constexpr const char* kArray = "an array";
 
-/*! \brief The header in front of the values of an array. */
+/*! \brief The header before the values of an array. */
 struct ArrayHeader {
   std::vector<int64_t> shape;
   DLDataType dtype;

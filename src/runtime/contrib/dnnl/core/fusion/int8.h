@@ -71,7 +71,7 @@ Int8Operands CheckInt8(const NodeReader& node, PlanBuilder* plan, const Tensor& 
 
 /*!
  * \brief Read the post-ops of a convolution or matmul and, of one in 8 bits, have the primitive
- * multiply the operands as the real numbers that they stand for.
+ * multiply the dequantized values of the operands.
  *
  * Where the scales are constant, one scale for each channel does it, in which all is that is linear
  * from the sums of products to the first post-op, and a bias: of the scales of source and weights,

@@ -49,7 +49,7 @@ void PostOpChain::AppendLinear(double scale, double shift) {
   const double shifted = before.beta * scale;
   before.alpha *= scale;
   before.beta = shifted + shift;
-  // The result of a dequantization behind a quantization, but for rounding.
+  // The result of a dequantize after a quantize, except for rounding.
   constexpr double kRounding = 1e-14;
   if (std::abs(before.alpha - 1) < kRounding &&
       std::abs(before.beta) <= kRounding * std::abs(shifted)) {

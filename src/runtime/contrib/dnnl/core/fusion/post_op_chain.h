@@ -39,7 +39,7 @@ struct LinearFunction {
 /*!
  * \brief The operations on a result, in as few post-ops as may be: each costs a pass over it.
  *
- * Linear functions become one, a clip that is behind another becomes part of that, and a linear
+ * Linear functions become one, a clip that follows another becomes part of it, and a linear
  * function goes before a sum, whose scale it changes.
  */
 class PostOpChain {

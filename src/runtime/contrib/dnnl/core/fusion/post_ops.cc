@@ -19,7 +19,7 @@
 
 /*!
  * \file src/runtime/contrib/dnnl/core/fusion/post_ops.cc
- * \brief Turns the ops behind a composite's root op into oneDNN's bias and post-ops.
+ * \brief Turns the ops after a composite's root op into oneDNN's bias and post-ops.
  */
 #include "post_ops.h"
 
@@ -66,7 +66,7 @@ Tensor BiasOf(const NodeReader& node, const NodeReader& post_op, PlanBuilder* pl
   if (channel_axis < 0 || !post_op.Get<bool>("is_bias", false)) return {};
   const Dims dims = node.RootDims();
   const int64_t channels = dims[channel_axis];
-  // The rank of the operand is that behind a reshape, which leaves the last dimensions.
+  // The rank of the operand is that after a reshape, which keeps the last dimensions.
   const size_t from_end = dims.size() - channel_axis;
   CORE_CHECK(NumElements(operand.dims()) == channels &&
              operand.dims()[operand.dims().size() - from_end] == channels)
@@ -166,7 +166,7 @@ void AppendBinary(const NodeReader& post_op, const OpSpec& op, const PostOpOpera
   fused->names.push_back(AlgorithmName(algorithm));
 }
 
-/*! \brief The numbers that a quantization and a dequantization behind it leave. */
+/*! \brief The values that a quantize followed by a dequantize can represent. */
 void AppendFakeQuantization(const NodeReader& quantize, const NodeReader& dequantize,
                             PlanBuilder* plan, PostOpChains* chain, FusedOps* fused) {
   const Dims dims = quantize.OutDims();

@@ -19,7 +19,7 @@
 
 /*!
  * \file src/runtime/contrib/dnnl/core/fusion/post_ops.h
- * \brief Turns the ops behind a composite's root op into oneDNN's bias and post-ops.
+ * \brief Turns the ops after a composite's root op into oneDNN's bias and post-ops.
  */
 #ifndef TVM_RUNTIME_CONTRIB_DNNL_CORE_FUSION_POST_OPS_H_
 #define TVM_RUNTIME_CONTRIB_DNNL_CORE_FUSION_POST_OPS_H_
@@ -96,7 +96,7 @@ struct FusedOps {
   bool has_residual() const { return residual.name >= 0; }
 
   /*!
-   * \brief Have the primitive take the elements of an argument for real numbers.
+   * \brief Have the primitive read an argument without dequantizing it.
    * \param mask oneDNN's, where they differ along an axis.
    */
   void Quantize(const Quantization& quantization, int arg, int mask);

@@ -19,7 +19,7 @@
 
 /*!
  * \file src/runtime/contrib/dnnl/core/fusion/quantization.cc
- * \brief Tensors whose elements stand for real numbers by a scale and a zero point.
+ * \brief Tensors that are quantized with a scale and a zero point.
  */
 #include "quantization.h"
 

@@ -19,7 +19,7 @@
 
 /*!
  * \file src/runtime/contrib/dnnl/core/fusion/quantization.h
- * \brief Tensors whose elements stand for real numbers by a scale and a zero point.
+ * \brief Tensors that are quantized with a scale and a zero point.
  */
 #ifndef TVM_RUNTIME_CONTRIB_DNNL_CORE_FUSION_QUANTIZATION_H_
 #define TVM_RUNTIME_CONTRIB_DNNL_CORE_FUSION_QUANTIZATION_H_
@@ -33,7 +33,7 @@
 namespace tvm::runtime::contrib::dnnl_backend {
 
 /*!
- * \brief How the elements of a tensor stand for real numbers: scale * (element - zero_point).
+ * \brief How a tensor is quantized: its values are scale * (element - zero_point).
  *
  * Scale and zero point are vectors, of one element or of one for each coordinate along `axis`.
  */
@@ -73,7 +73,7 @@ struct Quantization {
   std::pair<double, double> Values(const NodeReader& node, PlanBuilder* plan) const;
 
   /*!
-   * \brief Have a primitive take the elements of an argument for real numbers.
+   * \brief Have a primitive read an argument without dequantizing it.
    * \param mask oneDNN's, of the dimensions of the argument that the axis is.
    */
   void AddTo(int arg, int mask, dnnl::primitive_attr* attr, PlanBuilder::Args* args) const;
@@ -97,7 +97,7 @@ Tensor Cast(const NodeReader& node, PlanBuilder* plan, const Tensor& value,
 
 /*!
  * \brief A copy with elements of another type.
- * \param from, to How the elements of both stand for real numbers; nullptr for themselves.
+ * \param from, to How both are quantized; nullptr for not at all.
  */
 Tensor Requantized(const NodeReader& node, PlanBuilder* plan, const Tensor& src,
                    dnnl::memory::data_type type, const Quantization* from, const Quantization* to);

@@ -33,7 +33,7 @@ namespace tvm::runtime::contrib::dnnl_backend {
 /*! \brief Whether a binary op gives the same with its operands swapped. */
 bool IsCommutative(dnnl::algorithm algorithm);
 
-/*! \brief A second operand with ones in front, so that it has the rank of the result. */
+/*! \brief A second operand with leading dimensions of 1, so that it has the rank of the result. */
 Tensor AlignRank(const NodeReader& node, PlanBuilder* plan, const Tensor& operand, size_t rank);
 
 /*!

@@ -60,7 +60,7 @@ struct Workspace {
         products(total + kRows) {}
 };
 
-/*! \brief The largest of some scores; those behind the ones that are seen become -inf. */
+/*! \brief The largest of some scores; masked ones become -inf. */
 template <int W>
 DNNL_INLINE float LargestScore(int64_t seen, int64_t end, float* scores) {
   for (int64_t j = seen; j < end; ++j) scores[j] = -kInfinity;

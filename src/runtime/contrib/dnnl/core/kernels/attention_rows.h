@@ -154,7 +154,7 @@ DNNL_INLINE bool Hides(const M* mask, int64_t stride, int64_t count) {
   if (j < count) {
     seen += LoadSome<W>(mask + j, count - j) <= kHiddenScore ? Filled<W>(0.f) : Filled<W>(1.f);
   }
-  // Lanes behind the last element are zeros, which hide nothing.
+  // Lanes after the last element are zeros, which mask nothing.
   return SumOf<W>(seen) == static_cast<float>((W - (count - j)) % W);
 }
 

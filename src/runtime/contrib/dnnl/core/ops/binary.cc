@@ -96,7 +96,7 @@ bool IsComparison(dnnl::algorithm algorithm) {
          Swapped(algorithm) != algorithm;
 }
 
-/*! \brief How the operands stand for real numbers; a scale that is not there is one. */
+/*! \brief How the operands are quantized; a missing scale is 1. */
 struct Scales {
   Quantization lhs, rhs;
   /*! \brief The contribution of the zero points to the result. */

@@ -52,7 +52,7 @@ bool LowerUnaryRows(const NodeReader& node, PlanBuilder* plan);
 Tensor AppendRows(const NodeReader& node, PlanBuilder* plan, int axis);
 
 /*!
- * \brief Copy tensors one behind the other along an axis; undefined where a primitive is to do it.
+ * \brief Concatenate tensors along an axis; undefined where a primitive is to do it.
  */
 Tensor ConcatenateRows(const NodeReader& node, PlanBuilder* plan, const std::vector<Tensor>& parts,
                        int axis);

@@ -19,8 +19,7 @@
 
 /*!
  * \file src/runtime/contrib/dnnl/core/ops/concat.cc
- * \brief Tensors one behind the other; where memory allows they are computed in the result's
- * memory.
+ * \brief Concatenation; its inputs are computed in the memory of the result where possible.
  */
 #include <utility>
 #include <vector>
@@ -36,7 +35,7 @@ namespace {
 
 using Concat = dnnl::concat;
 
-/*! \brief oneDNN numbers the sources of a primitive; the numbers behind these are results. */
+/*! \brief oneDNN numbers the sources of a primitive; the numbers after these are results. */
 constexpr size_t kMostSources = DNNL_ARG_MULTIPLE_DST - DNNL_ARG_MULTIPLE_SRC;
 
 /*! \brief Where the parts lie in a tensor; empty where one of them splits a block. */

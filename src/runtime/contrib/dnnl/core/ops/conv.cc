@@ -116,8 +116,8 @@ Types InferConvolution(const NodeReader& node, const Types& inputs, bool is_tran
     CORE_CHECK(!is_transposed || extra[i] < stride)
         << node.Where() << ": output_padding " << extra[i] << " is not less than a stride of "
         << stride;
-    // How far the last window begins behind the first; of a transposed convolution, how many
-    // values there are behind the first.
+    // The distance from the first window to the last; of a transposed convolution, how many
+    // values follow the first.
     const int64_t last =
         is_transposed ? stride * (size - 1) + span - pad + extra[i] - 1 : size + pad - span;
     CheckExtents(node, span, is_transposed ? last + 1 + pad : size + pad);
@@ -225,11 +225,11 @@ bool IsPadded(const ConvTensors& conv) {
  *
  * On CPUs with AVX-512 oneDNN 3.2 puts the channels last for depthwise and 1x1 convolutions of
  * float32, but leaves the result of a network's first convolution in blocks of 16. To go on in
- * blocks saves the reorder behind it, and depthwise convolutions are faster so. Measured in µs,
+ * blocks saves the reorder after it, and depthwise convolutions are faster so. Measured in µs,
  * each in its turn on two cores:
  *
  *                                          last  blocks
- *   reorder behind the first convolution     93       0
+ *   reorder after the first convolution      93       0
  *   depthwise, 28x28x256                     46      34
  *   depthwise, 14x14x512                     28      17
  *   1x1, 28x28, 256 to 256                  279     293

@@ -53,7 +53,7 @@ struct Function {
 };
 
 /*!
- * \brief The op on the real numbers that 8-bit ones stand for, to be rounded at the end.
+ * \brief The op on dequantized 8-bit values, rounded at the end.
  *
  * oneDNN's elementwise primitives have no scales. A binary one takes off the zero point or, without
  * one, multiplies by the scale; the op is its first post-op.

@@ -37,7 +37,7 @@ namespace tvm::runtime::contrib::dnnl_backend {
 
 namespace {
 
-/*! \brief With ones in front, so that there are four dimensions. */
+/*! \brief With leading dimensions of 1, so that there are four. */
 Dims AsBatches(Dims dims) {
   dims.insert(dims.begin(), 4 - dims.size(), 1);
   return dims;
@@ -187,7 +187,7 @@ std::optional<MatMulOperands> ReadInterleaved(const NodeReader& node, PlanBuilde
   MatMulOperands operands = ReadInputs(node, plan, kind, /*in_float32=*/false);
   operands.is_interleaved = true;
   operands.dst_dims = operands.View(out_dims);
-  // oneDNN reads the second operand by columns, too, and the first if it holds real numbers.
+  // oneDNN reads the second operand by columns, too, and the first if it is float32.
   const std::vector<Order> rows = {Order::abcd, Order::acbd};
   const std::vector<Order> all = {Order::abcd, Order::acbd, Order::abdc, Order::adbc};
   operands.src = Interleaved(kind.transpose_a ? Transposed(operands.src) : operands.src,

@@ -40,7 +40,7 @@ namespace {
 using BatchNorm = dnnl::batch_normalization_forward;
 using Flags = dnnl::normalization_flags;
 
-/*! \brief The part behind the normalization: x * gamma + beta, either of which may be left out. */
+/*! \brief The affine part: x * gamma + beta, either of which may be left out. */
 struct Affine {
   Tensor gamma;
   Tensor beta;
@@ -159,7 +159,7 @@ void LowerGroupNorm(const NodeReader& node, PlanBuilder* plan) {
   const Tensor src = plan->Plain(node, plan->Input(node, 0));
   const Dims dims = src.dims();
   const int axis = AxisOf(node, dims.size(), 1);
-  // Relay normalizes over the channels of a group and all axes behind them.
+  // Relay normalizes over the channels of a group and all following axes.
   const int64_t outer = NumElements(Dims(dims.begin(), dims.begin() + axis));
   const int64_t groups = node.Get<int64_t>("num_groups"), rows = outer * groups;
   const Tensor matrix = src.Reshaped({rows, NumElements(dims) / rows});

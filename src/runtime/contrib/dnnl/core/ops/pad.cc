@@ -34,7 +34,7 @@ namespace tvm::runtime::contrib::dnnl_backend {
 
 namespace {
 
-/*! \brief How much goes before and behind each axis, in turn. */
+/*! \brief The padding before and after each axis, in turn. */
 Dims ReadWidths(const NodeReader& node, size_t rank) {
   Dims widths;
   for (const Dims& pair : node.Get<std::vector<Dims>>("pad_width")) {
@@ -180,19 +180,19 @@ void LowerPad(const NodeReader& node, PlanBuilder* plan) {
   for (size_t axis = 0; axis < rank; ++axis) slice.begin[axis] = widths[2 * axis];
   const auto [md, offset] = SlicedDesc(dst.md, slice);
   if (!plan->MovedInto(src, dst, md, offset)) plan->CopyInto(node, src, dst, md, offset);
-  // Axis by axis the slice grows to the size of the result: what comes before and behind the data
-  // along one axis is padded along the axes before it, and not yet along those behind it.
+  // Axis by axis the slice grows to the size of the result: what comes before and after the data
+  // along one axis is padded along the axes before it, and not yet along those after it.
   for (size_t axis = 0; axis < rank; ++axis) {
-    const int64_t before = widths[2 * axis], behind = widths[2 * axis + 1];
-    const int64_t first = before, last = dims[axis] - behind - 1;
+    const int64_t before = widths[2 * axis], after = widths[2 * axis + 1];
+    const int64_t first = before, last = dims[axis] - after - 1;
     if (is_filled) {
       fill(axis, 0, before);
-      fill(axis, last + 1, behind);
+      fill(axis, last + 1, after);
     } else {
       // A mirror does not repeat the edge.
       const int64_t inwards = mode == "edge" ? 0 : 1;
       for (int64_t i = 1; i <= before; ++i) copy(axis, first + i * inwards, first - i);
-      for (int64_t i = 1; i <= behind; ++i) copy(axis, last - i * inwards, last + i);
+      for (int64_t i = 1; i <= after; ++i) copy(axis, last - i * inwards, last + i);
     }
     slice = WithLines(std::move(slice), axis, 0, dims[axis]);
   }

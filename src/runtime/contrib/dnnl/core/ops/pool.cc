@@ -111,16 +111,16 @@ Dims CountWindows(const NodeReader& node, const Dims& in) {
   Dims out;
   for (size_t i = 0; i < window.kernel.size(); ++i) {
     const int64_t span = window.Span(i, window.kernel[i]), stride = window.strides[i];
-    const int64_t before = window.pad_begin[i], behind = window.pad_end[i], size = in[i + 2];
-    CheckExtents(node, span, size + before + behind);
-    // How far the last window begins behind the first.
-    const int64_t last = size + before + behind - span;
+    const int64_t before = window.pad_begin[i], after = window.pad_end[i], size = in[i + 2];
+    CheckExtents(node, span, size + before + after);
+    // The distance from the first window to the last.
+    const int64_t last = size + before + after - span;
     int64_t count = last < 0 ? 0 : (last + (is_ceiled ? stride - 1 : 0)) / stride + 1;
     if (is_ceiled && count > 1 && (count - 1) * stride >= size + before) --count;
     CORE_CHECK(count > 0 && before < span && (count - 1) * stride < size + before)
         << node.Where() << ": " << count << " windows over " << span << " values, with stride "
         << stride << ", do not each contain some of " << size << " values with a padding of "
-        << before << " and " << behind;
+        << before << " and " << after;
     out.push_back(count);
   }
   CheckPadding(node, window);

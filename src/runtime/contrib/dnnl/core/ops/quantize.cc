@@ -19,7 +19,7 @@
 
 /*!
  * \file src/runtime/contrib/dnnl/core/ops/quantize.cc
- * \brief From real numbers to quantized ones, and back.
+ * \brief Quantize and dequantize.
  */
 #include "../fusion/quantization.h"
 #include "../op_table.h"
@@ -43,7 +43,7 @@ Tensor Binaries(const NodeReader& node, PlanBuilder* plan, const Tensor& value,
   const int axis = quantization.axis;
   const int64_t outer = NumElements(Dims(dims.begin(), dims.begin() + axis));
   const int64_t inner = NumElements(Dims(dims.begin() + axis + 1, dims.end()));
-  // Post-ops of oneDNN 3.2 read a vector wrongly where there is one element behind each of its own.
+  // Post-ops of oneDNN 3.2 misread a vector where each channel has a single element.
   const auto as_matrix = [inner](Dims view) {
     if (inner == 1) view.pop_back();
     return view;

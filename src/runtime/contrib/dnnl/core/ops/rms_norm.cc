@@ -97,7 +97,7 @@ Types InferRMSNorm(const NodeReader& node, const Types& inputs) {
   CheckMinRank(node, inputs, 0, 1);
   ReadEpsilon(node, "epsilon", -1);
   if (inputs.size() > 1) {
-    // One factor for each column, with any number of ones in front.
+    // One factor for each column, with any number of leading dimensions of 1.
     const Dims gamma = inputs[1].shape;
     CORE_CHECK(!gamma.empty() && gamma.back() == inputs[0].shape.back() &&
                NumElements(gamma) == gamma.back())

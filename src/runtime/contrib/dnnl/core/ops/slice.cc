@@ -100,12 +100,12 @@ Slice ReadSlice(const NodeReader& node, const Dims& dims) {
                              << " values is empty, from " << first << " to " << last;
     slice.begin[axis] = first;
     const int64_t count = (last - first + step - 1) / step;
-    // oneDNN counts the memory behind an element, up to the next one, as the tensor's.
+    // oneDNN counts the memory after an element, up to the next one, as the tensor's.
     CORE_CHECK(count == 1 || count * step <= size)
         << node.Where() << ": " << count << " steps of " << step << " extend beyond the " << size
         << " values of an axis";
     slice.dims[axis] = count;
-    // The step behind a single element is never made.
+    // The stride of a single element is never used.
     slice.steps[axis] = count > 1 ? step : 1;
   }
   return slice;

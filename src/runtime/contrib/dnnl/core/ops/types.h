@@ -45,14 +45,14 @@ constexpr DLDataType kInt32{kDLInt, 32, 1};
 constexpr DLDataType kInt8{kDLInt, 8, 1};
 constexpr DLDataType kUInt8{kDLUInt, 8, 1};
 
-/*! \brief Whether the elements are real numbers, which are computed with. */
+/*! \brief Whether the elements are of a floating-point type that ops compute in. */
 bool IsReal(DLDataType dtype);
 
 /*! \brief Whether the elements are integers of 8 bits. */
 bool IsByte(DLDataType dtype);
 
 /*!
- * \brief Refuse inputs that are not real numbers of one type.
+ * \brief Refuse inputs that are not of one floating-point type.
  * \param or_bytes Whether integers of 8 bits will do: the op gives one of the elements.
  */
 void CheckReal(const NodeReader& node, const Types& inputs, bool or_bytes = false);
@@ -72,7 +72,7 @@ Dims BroadcastDims(const NodeReader& node, const char* what, const Dims& lhs, co
 
 /*! \brief The data type that an attribute names; the other one where it names none. */
 DLDataType ReadType(const NodeReader& node, const std::string& key, DLDataType otherwise);
-/*! \brief The type of a result of real numbers: that of the input, or float32. */
+/*! \brief The type of a floating-point result: that of the input, or float32. */
 DLDataType ReadRealType(const NodeReader& node, const std::string& key, DLDataType input);
 
 /*! \brief An integer within bounds. */

@@ -166,7 +166,7 @@ struct Unblocked {
   Tensor value;
 };
 
-/*! \brief Bring the blocks of each axis behind it, and join them. */
+/*! \brief Move the blocks of each axis after it, and merge them. */
 Unblocked JoinBlocks(const NodeReader& node, PlanBuilder* plan, const Tensor& value,
                      const std::vector<LayoutPart>& layout) {
   Unblocked result;
@@ -230,7 +230,7 @@ Types InferBatchFlatten(const NodeReader& node, const Types& inputs) {
 
 Types InferExpandDims(const NodeReader& node, const Types& inputs) {
   Dims dims = inputs[0].shape;
-  // One of the places before, between and behind the dimensions.
+  // One of the positions before, between and after the dimensions.
   const int axis = node.Axis("axis", 0, static_cast<int>(dims.size()) + 1);
   const auto count = node.Get<int64_t>("num_newaxis", 1);
   CORE_CHECK(count >= 0 && count <= DNNL_MAX_NDIMS)

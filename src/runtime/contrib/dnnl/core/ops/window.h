@@ -54,7 +54,7 @@ std::vector<int> LayoutAxes(const NodeReader& node, const std::string& layout,
 void CheckExtents(const NodeReader& node, int64_t span, int64_t padded);
 
 /*!
- * \brief Dims with one of size one in front of the last: a signal as an image of one row.
+ * \brief Dims with a 1 before the last: a signal as an image of one row.
  *
  * Grouped convolutions over one dimension have no fast code in oneDNN: of a depthwise one over 400
  * values in 256 channels, the image's takes a twentieth of the time.
@@ -81,7 +81,7 @@ struct Window {
   }
   /*! \brief Exchange height and width of an image. */
   void Transpose();
-  /*! \brief Add a dimension in front, over which the window does not move. */
+  /*! \brief Prepend a dimension, over which the window does not move. */
   void MakeRow();
 };
 

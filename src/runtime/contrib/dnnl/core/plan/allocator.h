@@ -32,7 +32,7 @@ namespace tvm::runtime::contrib::dnnl_backend {
 /*! \brief Where tensors begin: at a cache line, which is also the widest vector register. */
 constexpr size_t kAlignment = 64;
 
-/*! \brief The number of bytes that a tensor takes up with what is left free behind it. */
+/*! \brief The number of bytes of a tensor and of the padding after it. */
 inline size_t RoundUp(size_t bytes, size_t alignment = kAlignment) {
   return (bytes + alignment - 1) / alignment * alignment;
 }

@@ -217,7 +217,7 @@ class PlanBuilder {
   }
 
   /*!
-   * \brief Bring inputs of a node into other layouts, for it and all that comes behind it.
+   * \brief Reorder inputs of a node into other layouts, for it and all later nodes.
    * \param first The first input that is of interest.
    * \param layout Makes the layout that is wanted from the one that there is.
    * \return Whether any was not as wanted.
@@ -235,12 +235,12 @@ class PlanBuilder {
     bool keeps_blocks;
   };
   Mark Here() const;
-  /*! \brief Forget all that was done behind the mark. */
+  /*! \brief Discard all that was done since the mark. */
   void BackTo(const Mark& mark);
-  /*! \brief Whether oneDNN has nothing but its slow reference code for a step behind the mark. */
+  /*! \brief Whether oneDNN has only reference code for a step since the mark. */
   bool HasReferenceSince(const Mark& mark) const;
 
-  /*! \brief Run the steps behind the mark, which read constants only: their results become some. */
+  /*! \brief Run the steps since the mark, which read constants only: their results become constants. */
   void RunNow(const Mark& mark);
 
   /*! \brief A primitive attribute with the settings that every step shares. */
@@ -282,7 +282,7 @@ class PlanBuilder {
                    bool is_weight);
   /*! \brief A copy of a constant in another layout, made now. */
   Tensor Packed(const Tensor& value, const dnnl::memory::desc& want, bool is_weight);
-  /*! \brief Forget what was offered of the steps behind the mark. */
+  /*! \brief Discard what was offered of the steps since the mark. */
   void ForgetOffers(const Mark& mark);
   /*! \brief Another descriptor of a result, for which a primitive or a kernel can be made. */
   struct LayoutOffer {
@@ -294,12 +294,12 @@ class PlanBuilder {
   /*! \brief Have a primitive that writes any layout write what a reorder makes of its result. */
   void JoinReorders();
   /*! \brief The step that alone reads the result of a step, if it is a mere reorder; else 0. */
-  size_t ReorderBehind(size_t step) const;
+  size_t ReorderAfter(size_t step) const;
   /*! \brief Use the memory of a constant of another plan if one has the same bytes. */
   static void Share(Buffer* buffer);
   /*! \brief Where the memory of a constant begins. */
   void* DataOf(const Tensor& constant) const;
-  /*! \brief Forget the list entries of tensors that only steps behind the mark have. */
+  /*! \brief Discard the list entries of tensors that only steps since the mark have. */
   void ForgetTensors(const Mark& mark);
   /*! \brief Let go of the constants that no step reads. */
   void FinishConstants();

@@ -213,7 +213,7 @@ class LayersDivider : public Divider {
     return std::make_shared<const NodeNames>(std::move(names));
   }
 
-  /*! \brief The nodes, each behind those that it reads. */
+  /*! \brief The nodes, in topological order. */
   std::vector<const Node*> nodes_;
   /*! \brief A number for each of them, the same for nodes with the same op. */
   std::vector<int> kinds_;

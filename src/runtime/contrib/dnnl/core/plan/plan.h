@@ -155,7 +155,7 @@ struct Plan {
   std::vector<PlanStage> stages;
   /*! \brief Inputs in the order of the call, then outputs. */
   std::vector<Argument> arguments;
-  /*! \brief Arguments behind those. */
+  /*! \brief Further arguments. */
   std::vector<PassedConstant> passed;
   /*! \brief Whether no value of a constant that is passed has decided anything. */
   bool serves_other_constants{true};

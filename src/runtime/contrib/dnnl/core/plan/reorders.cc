@@ -83,7 +83,7 @@ bool IsReorder(const StepInfo& step) {
 
 }  // namespace
 
-size_t PlanBuilder::ReorderBehind(size_t step) const {
+size_t PlanBuilder::ReorderAfter(size_t step) const {
   const int result = plan_->steps[step].FindArg(DNNL_ARG_DST)->second;
   const int buffer = plan_->tensors[result].buffer;
   const auto is_part = [&](const Buffer& other) {
@@ -130,10 +130,10 @@ void PlanBuilder::JoinReorders() {
   size_t removed = 0;
   for (auto offer = any_layout_.begin(); offer != any_layout_.end(); ++offer) {
     const size_t index = offer->first - removed;
-    const size_t behind = ReorderBehind(index);
-    if (behind == 0) continue;
+    const size_t next = ReorderAfter(index);
+    if (next == 0) continue;
     Step& first = plan_->steps[index];
-    Step& second = plan_->steps[behind];
+    Step& second = plan_->steps[next];
     const int result = second.FindArg(DNNL_ARG_TO)->second;
     const auto layout_of = [&](Step* step, int arg) {
       return plan_->tensors[step->FindArg(arg)->second].md;
@@ -149,8 +149,8 @@ void PlanBuilder::JoinReorders() {
     first.info.types += TypeText(plan_->tensors[result]);
     dst->second = result;
     // What the conversion has offered is the offer of the primitive in its place.
-    const auto offer_behind = any_layout_.find(behind + removed);
-    if (offer_behind != any_layout_.end()) offer_behind->second = offer->second;
+    const auto next_offer = any_layout_.find(next + removed);
+    if (next_offer != any_layout_.end()) next_offer->second = offer->second;
     second = std::move(first);
     plan_->steps.erase(plan_->steps.begin() + index);
     for (InPlaceOffer& offer : offers_) offer.step -= offer.step > index ? 1 : 0;

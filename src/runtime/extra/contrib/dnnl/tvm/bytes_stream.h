@@ -72,7 +72,7 @@ class BytesReader {
   bool Read(T* out) {
     return Read(out, sizeof(*out)) == sizeof(*out);
   }
-  /*! \brief Read numbers with their count in front; false if not whole. */
+  /*! \brief Read numbers with their count first; false if truncated. */
   template <typename T, typename = std::enable_if_t<std::is_arithmetic_v<T>>>
   bool Read(std::vector<T>* out) {
     uint64_t count = 0;
@@ -80,7 +80,7 @@ class BytesReader {
     out->resize(count);
     return Read(out->data(), count * sizeof(T)) == count * sizeof(T);
   }
-  /*! \brief Read a text or bytes with their size in front, where they lie; false if not whole. */
+  /*! \brief Read a string or bytes with their size first, in place; false if truncated. */
   bool Read(std::string_view* out) {
     uint64_t size = 0;
     return Read(&size) && Read(size, out);

@@ -42,7 +42,7 @@ void Reserve(int axis, ffi::Tensor* past);
 /*!
  * \brief The tensor to which a call appends: longer than `past` along an axis.
  *
- * It begins with the elements of `past`, in the same memory, if there is room behind them that no
+ * It begins with the elements of `past`, in the same memory, if there is room after them that no
  * other tensor has taken. Otherwise it has memory of its own. The elements of `past` stay in any
  * case, so that several calls may continue from it.
  */
