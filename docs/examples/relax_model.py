@@ -16,7 +16,7 @@
 # under the License.
 """An ONNX file through Relax, with oneDNN and without: the times and the difference.
 
-What is open in the file is 1 here.
+Open sizes in the file are 1 here.
 """
 
 import statistics

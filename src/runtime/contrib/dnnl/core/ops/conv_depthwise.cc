@@ -25,7 +25,7 @@
 
 #include "../implementation.h"
 #include "conv.h"
-#include "depthwise_kernel.h"
+#include "../kernels/depthwise.h"
 #include "reduce.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {

@@ -30,7 +30,7 @@
 
 #include "../op_table.h"
 #include "image.h"
-#include "nearest_kernel.h"
+#include "../kernels/nearest.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
 

@@ -18,15 +18,15 @@
  */
 
 /*!
- * \file src/runtime/contrib/dnnl/core/ops/depthwise_kernel.cc
+ * \file src/runtime/contrib/dnnl/core/kernels/depthwise.cc
  * \brief Depthwise convolutions over three dimensions, in float32 and blocks of channels.
  */
-#include "depthwise_kernel.h"
+#include "depthwise.h"
 
 #include <algorithm>
 
 #include "../exec/parallel.h"
-#include "../onednn.h"
+#include "isa.h"
 #include "vectors.h"
 // The last one.
 #include "cpu_clones.h"
@@ -128,8 +128,8 @@ struct Code {
 /*! \brief That for this CPU, or for the one that ONEDNN_MAX_CPU_ISA says. */
 Code CodeForCPU() {
 #if defined(__GNUC__) && defined(__x86_64__)
-  if (HasISA(dnnl::cpu_isa::avx512_core)) return {ComputeOnAVX512, 16};
-  if (HasISA(dnnl::cpu_isa::avx2) && __builtin_cpu_supports("fma")) return {ComputeOnAVX2, 8};
+  if (HasISA(ISA::kAVX512)) return {ComputeOnAVX512, 16};
+  if (HasISA(ISA::kAVX2) && __builtin_cpu_supports("fma")) return {ComputeOnAVX2, 8};
 #endif
   return {ComputeOnAny, 8};
 }

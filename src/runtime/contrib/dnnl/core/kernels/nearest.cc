@@ -18,10 +18,10 @@
  */
 
 /*!
- * \file src/runtime/contrib/dnnl/core/ops/nearest_kernel.cc
+ * \file src/runtime/contrib/dnnl/core/kernels/nearest.cc
  * \brief Copies the nearest values of row-major images to images of another size.
  */
-#include "nearest_kernel.h"
+#include "nearest.h"
 
 #include <algorithm>
 #include <cstring>

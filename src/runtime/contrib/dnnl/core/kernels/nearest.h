@@ -18,11 +18,11 @@
  */
 
 /*!
- * \file src/runtime/contrib/dnnl/core/ops/nearest_kernel.h
+ * \file src/runtime/contrib/dnnl/core/kernels/nearest.h
  * \brief Copies the nearest values of row-major images to images of another size.
  */
-#ifndef TVM_RUNTIME_CONTRIB_DNNL_CORE_OPS_NEAREST_KERNEL_H_
-#define TVM_RUNTIME_CONTRIB_DNNL_CORE_OPS_NEAREST_KERNEL_H_
+#ifndef TVM_RUNTIME_CONTRIB_DNNL_CORE_KERNELS_NEAREST_H_
+#define TVM_RUNTIME_CONTRIB_DNNL_CORE_KERNELS_NEAREST_H_
 
 #include <array>
 #include <cstdint>
@@ -62,4 +62,4 @@ class NearestKernel {
 
 }  // namespace tvm::runtime::contrib::dnnl_backend
 
-#endif  // TVM_RUNTIME_CONTRIB_DNNL_CORE_OPS_NEAREST_KERNEL_H_
+#endif  // TVM_RUNTIME_CONTRIB_DNNL_CORE_KERNELS_NEAREST_H_

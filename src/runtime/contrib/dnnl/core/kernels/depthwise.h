@@ -18,11 +18,11 @@
  */
 
 /*!
- * \file src/runtime/contrib/dnnl/core/ops/depthwise_kernel.h
+ * \file src/runtime/contrib/dnnl/core/kernels/depthwise.h
  * \brief Depthwise convolutions over three dimensions, in float32 and blocks of channels.
  */
-#ifndef TVM_RUNTIME_CONTRIB_DNNL_CORE_OPS_DEPTHWISE_KERNEL_H_
-#define TVM_RUNTIME_CONTRIB_DNNL_CORE_OPS_DEPTHWISE_KERNEL_H_
+#ifndef TVM_RUNTIME_CONTRIB_DNNL_CORE_KERNELS_DEPTHWISE_H_
+#define TVM_RUNTIME_CONTRIB_DNNL_CORE_KERNELS_DEPTHWISE_H_
 
 #include <array>
 #include <cstdint>
@@ -62,4 +62,4 @@ void DepthwiseConv(const DepthwiseShape& shape, const float* src, const float* w
 
 }  // namespace tvm::runtime::contrib::dnnl_backend
 
-#endif  // TVM_RUNTIME_CONTRIB_DNNL_CORE_OPS_DEPTHWISE_KERNEL_H_
+#endif  // TVM_RUNTIME_CONTRIB_DNNL_CORE_KERNELS_DEPTHWISE_H_
