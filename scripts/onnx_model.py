@@ -80,7 +80,7 @@ class OnnxModel:
             ) from error
 
     def example(self, seed=0):
-        """Return random inputs by name: real numbers in [-1, 1], and integers of 0 and 1.
+        """Return random inputs by name: floating-point values in [-1, 1], and integers of 0 and 1.
 
         Such integers are valid as indices, too. An input with an open dimension is an error.
         """

@@ -30,7 +30,7 @@ _NETWORK = (
 
 MIRROR_HINT = (
     "check the network and run the same command again, it goes on from here. "
-    "Behind a proxy set HTTPS_PROXY. With a mirror of the Python package index set "
+    "After a proxy set HTTPS_PROXY. With a mirror of the Python package index set "
     "PIP_INDEX_URL=<its address>; with a folder of wheels set PIP_NO_INDEX=1 and "
     "PIP_FIND_LINKS=<the folder>."
 )
@@ -46,7 +46,7 @@ def clean_environment():
 
 
 def prepend(environ, name, first):
-    """Put a folder in front of those that a variable names."""
+    """Put a folder before those that a variable names."""
     rest = environ.get(name, "")
     environ[name] = f"{first}{os.pathsep}{rest}" if rest else str(first)
 

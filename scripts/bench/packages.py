@@ -126,7 +126,7 @@ def inputs_of(model):
 
 
 def measured(path, shapes, args):
-    """Return the cells of a model, behind its name, the report, and what was timed of oneDNN.
+    """Return the cells of a model, after its name, the report, and what was timed of oneDNN.
 
     A model that TVM's importer cannot read raises SetupError.
     """
@@ -242,7 +242,7 @@ def title(text):
 
 
 def markdown(rows, header=HEADER, more=()):
-    """Return the table for the docs, of pairs of a name and the cells behind it."""
+    """Return the table for the docs, of pairs of a name and the cells after it."""
     titles = ["package", "model", *map(title, header[1:] + TIMES), "why", *map(title, more)]
     lines, before = [], None
     for name, cells in rows:

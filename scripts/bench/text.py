@@ -232,7 +232,7 @@ def _load(names, paths, config, precision, plan, threads, stack, console):
                 except SetupError as error:
                     if name == OURS:
                         raise
-                    # The last line of an exception, behind its name.
+                    # The last line of an exception, after its name.
                     said = (error.details or error.problem).strip().splitlines()[-1]
                     reasons[name] = said.rpartition("Error: ")[2].removeprefix("error: ")
                     continue

@@ -4,7 +4,7 @@
 The kernel drops a lock when its last holder ends, however it ends, so it never goes stale.
 
 Their order is that of set-up, that of an environment in use, that of a build directory. Who waits
-for one must hold none behind it in this order, or two could wait for each other.
+for one must hold none after it in this order, or two could wait for each other.
 """
 
 import contextlib
@@ -123,7 +123,7 @@ def _ancestors():
     with contextlib.suppress(OSError):
         while number:
             numbers.append(number)
-            # Behind the name in brackets, which may hold anything: state, parent.
+            # After the name in brackets, which may hold anything: state, parent.
             status = Path(f"/proc/{number}/stat").read_text(encoding="utf-8", errors="replace")
             number = int(status.rpartition(")")[2].split()[1])
     return set(numbers)

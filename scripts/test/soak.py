@@ -236,7 +236,7 @@ def take_turns(parts, seconds):
     Returns
     -------
     list of (str, int, float, float)
-        For each turn: the part, its runs, its seconds, and the memory behind it in MB.
+        For each turn: the part, its runs, its seconds, and the memory after it in MB.
     """
     turns, end = [], time.monotonic() + seconds
     while time.monotonic() < end or len(turns) < 4 * len(parts):

@@ -8,7 +8,7 @@
  *   dnnl_artifacts CORPUS --valid      what is not damaged
  *   dnnl_artifacts CORPUS --replay FILE...
  *
- * The trials are run by a child. When one ends it, another child goes on behind that. Lines that
+ * The trials are run by a child. When one ends it, another child goes on after that. Lines that
  * begin with @ are for scripts/test/artifacts.py.
  */
 #include <signal.h>

@@ -12,14 +12,14 @@
 namespace artifacts {
 
 /*!
- * \brief Memory whose end is the end of a page. The pages before and behind it end the process when
+ * \brief Memory whose end is the end of a page. The pages before and after it end the process when
  *        they are touched, and `IsIntact` tells whether the rest of its first page is as it was.
  *
  * oneDNN makes its code at run time, so that no sanitizer looks after what that reads and writes.
  */
 class Guarded {
  public:
-  /*! \param alignment Of the first byte; behind the last one there may be that much less one. */
+  /*! \param alignment Of the first byte; after the last one there may be that much less one. */
   Guarded(size_t bytes, size_t alignment);
   ~Guarded();
   Guarded(const Guarded&) = delete;

@@ -98,7 +98,7 @@ def test_batch_norm(shape, attrs, constant):
     call = relay.nn.batch_norm(var("x", shape), *(var(n, (channels,)) for n in names), **attrs)
     values = dict(zip(names, values))
     inputs, params = ({"x": x}, values) if constant else ({"x": x, **values}, None)
-    # As a factor and a summand of each channel, but behind all other dimensions.
+    # As a factor and a summand of each channel, but after all other dimensions.
     is_affine = constant and attrs.get("axis", 1) == 1
     testing.check(
         tvm.IRModule.from_expr(call[0]),

@@ -91,7 +91,7 @@ def test_a_process_does_not_wait_for_itself(layout):
 
 
 def test_nothing_is_replaced_while_a_process_runs_in_it(layout):
-    """Not even by a set-up that comes behind one that was killed."""
+    """Not even by a set-up that comes after one that was killed."""
     folder = layout.build / "venv"
     folder.mkdir(parents=True)
     (folder / "model").write_text("runs")

@@ -92,7 +92,7 @@ def scaled(r):
 
 
 def normalized(r):
-    """A batch norm behind a relu, which nothing can fold."""
+    """A batch norm after a relu, which nothing can fold."""
     return [r.field(batch_norm(r), 0)]
 
 

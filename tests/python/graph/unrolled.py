@@ -38,7 +38,7 @@ class Unrolled:
     is_sliced : bool
         Whether the gates are slices, not fields of a split.
     is_linear : bool
-        Whether the reset gate of a GRU is applied behind the matmul.
+        Whether the reset gate of a GRU is applied after the matmul.
     is_convex : bool
         Whether the state of a GRU is ``u * h + (1 - u) * n``.
     activation : str

@@ -104,7 +104,7 @@ def test_an_exported_model_runs(library, tmp_path):
     conv = relay.nn.conv2d(
         relay.var("x", shape=x.shape), relay.const(w), kernel_size=(3, 3), padding=(1, 1)
     )
-    # With an op that TVM compiles, behind the one that oneDNN runs.
+    # With an op that TVM compiles, after the one that oneDNN runs.
     mod = tvm.IRModule.from_expr(relay.cumsum(relay.nn.relu(conv), axis=1))
     lib = testing.build(dnnl.partition_for_dnnl(mod))
     assert [module.type_key for module in testing.dnnl_modules(lib)] == ["dnnl_json"]

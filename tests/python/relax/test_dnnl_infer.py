@@ -104,7 +104,7 @@ def partitions(mod):
 def draw_module(name, seed, dtype, symbols=None):
     """Return a module of a function that ends in a call of an op, and the shapes of its parameters.
 
-    A relu or an addition behind the call keeps a partition from being a view alone. What Relax
+    A relu or an addition after the call keeps a partition from being a view alone. What Relax
     refuses raises what Relax raises.
     """
     d = Draw(seed, dtype, symbols)

@@ -170,7 +170,7 @@ def test_bfloat16_with_open_sizes(build, open_axis):
 
 
 def test_batch_norms_that_are_left():
-    """Those behind a convolution are in its weight, that behind a residual is fused to the sum."""
+    """Those after a convolution are in its weight, that after a residual is fused to the sum."""
     model, _ = residual(3)
     mod = from_onnx(model, keep_params_in_input=False)
     assert composites(tvm_dnnl.partition_for_dnnl(mod)) == {
@@ -229,7 +229,7 @@ class Samples(quantization.CalibrationDataReader):
 
 @pytest.mark.parametrize("per_channel", [False, True], ids=["tensor", "channels"])
 def test_weights_that_the_model_quantizes(tmp_path, per_channel):
-    """With real numbers before QuantizeLinear they become the same integers, once."""
+    """With floating-point values before QuantizeLinear they become the same integers, once."""
     model, shape = empty_model(), (2, 8, 7, 7)
     x = model.op("Relu", model.op("Conv", "x", rand(16, 8, 3, 3), rand(16), pads=[1] * 4))
     x = model.op("Reshape", model.op("Conv", x, rand(8, 16, 1, 1)), np.array([16, 49]))

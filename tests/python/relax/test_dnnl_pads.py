@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Pads: those of ONNX, and what is folded into the convolution or pool behind it; and pools.
+"""Pads: those of ONNX, and what is folded into the convolution or pool after it; and pools.
 
 With ceil_mode a last window that would hold nothing but padding is none, as in PyTorch. Relay
 counts such a window, and leaves it to TVM.

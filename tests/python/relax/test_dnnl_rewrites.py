@@ -123,7 +123,7 @@ def real(builder, x, scale=0.05, zero_point=3):
 
 
 def bits(builder, x, scale=0.05, zero_point=3):
-    """Return the integers in 8 bits that stand for real numbers."""
+    """Return the integers in 8 bits that represent floating-point values."""
     scale, zero = relax.const(scale, "float32"), relax.const(np.int8(zero_point))
     return builder.emit(op.quantize(x, scale, zero, axis=1, out_dtype="int8"))
 
@@ -166,14 +166,14 @@ def _layer(builder, x):
 
 
 def by_channel(builder, data, axis, size):
-    """Return real numbers with a scale and a zero point for each item of an axis."""
+    """Return floating-point values with a scale and a zero point for each item of an axis."""
     scale, zero = rand(size) ** 2 + 0.1, np.arange(size) % 3
     args = relax.const(scale), relax.const(zero.astype("int8"))
     return builder.emit(op.dequantize(data, *args, axis=axis))
 
 
 def _moved_by_channel(builder, x):
-    """Both are read in 8 bits: behind a dequantize they would be moved in 32."""
+    """Both are read in 8 bits: after a dequantize they would be moved in 32."""
     y = builder.emit(op.permute_dims(by_channel(builder, x, 1, 6), [0, 2, 3, 1]))
     y = builder.emit(op.reshape(y, (12, 16, 3, 2)))
     z = builder.emit(op.reshape(by_channel(builder, x, 2, 12), (2, 3, 12, 16)))
@@ -183,7 +183,7 @@ def _moved_by_channel(builder, x):
 
 
 def _split_channels(builder, x):
-    """What takes the axis apart is done to real numbers."""
+    """What takes the axis apart is done to floating-point values."""
     parts = builder.emit(op.split(by_channel(builder, x, 1, 6), 2, axis=1))
     left, right = (builder.emit(relax.TupleGetItem(parts, k)) for k in (0, 1))
     return op.add(left, right)

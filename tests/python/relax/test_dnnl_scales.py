@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Factors and summands of channels, such as those of a batch_norm, behind a convolution."""
+"""Factors and summands of channels, such as those of a batch_norm, after a convolution."""
 
 import pytest
 from dnnl_modules import X4, check_case, const, conv, rand
@@ -47,7 +47,7 @@ def _twice(builder, x):
 
 
 def chain(first, *steps):
-    """Constants behind an op: each step is an op, behind "<" if they come first, and a shape."""
+    """Constants after an op: each step is an op, after "<" if they come first, and a shape."""
 
     def build(builder, x):
         y = first(builder, x)

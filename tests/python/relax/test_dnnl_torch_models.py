@@ -144,7 +144,7 @@ def test_open_decoder(kind, heads, partitions, length):
             past = model(*calls[-1])[1]
     shapes = {1: dim} if length > 1 else None, [({2: dim},) * 2] * 2
     figures, kinds = check(model, *calls, dynamic_shapes=shapes)
-    # Integers stay on TVM, and for Llama the cosines and sines, in front of the second partition.
+    # Integers stay on TVM, and for Llama the cosines and sines, before the second partition.
     assert figures[1] - figures[0] <= 20 and figures[2] == partitions
     assert kinds["dnnl.attention"] == 2 and not kinds["dnnl.softmax"]
 

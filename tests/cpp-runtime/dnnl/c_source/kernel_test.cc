@@ -19,7 +19,7 @@
 
 /*!
  * \file tests/cpp-runtime/dnnl/c_source/kernel_test.cc
- * \brief The C functions that generated C source calls, and the cache behind them.
+ * \brief The C functions that generated C source calls, and the cache after them.
  */
 #include <algorithm>
 #include <atomic>

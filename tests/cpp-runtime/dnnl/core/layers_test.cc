@@ -40,7 +40,7 @@ using namespace tvm::runtime::contrib::dnnl_backend;  // NOLINT(build/namespaces
 
 constexpr int64_t kWidth = 64, kInner = 96;
 constexpr int kLayers = 8;
-// What comes before the layers and behind them are stages, too.
+// What comes before the layers and after them are stages, too.
 constexpr size_t kStages = kLayers + 2;
 
 struct Variant {

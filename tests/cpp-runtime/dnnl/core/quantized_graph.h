@@ -290,7 +290,7 @@ inline Array Quantized(const Array& data, const Array& scale, const Array& zero_
   return result;
 }
 
-/*! \brief What a node gives: real numbers, or quantized ones, of which it is told. */
+/*! \brief What a node gives: floating-point values, or quantized ones, of which it is told. */
 inline Array Result(QuantizedGraph* graph, Node* node, const Array& real, const Array& scale,
                     const Array& zero_point, DLDataType dtype) {
   if (dtype.code == kDLFloat) return real;

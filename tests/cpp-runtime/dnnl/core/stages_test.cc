@@ -184,7 +184,7 @@ TEST(DNNLStages, AppendInPlace) {
     int num_in_place = 0;
     for (int64_t batch : {1, 3}) {
       const int64_t items = batch * kGroups;
-      // There is room for 64 rows; behind that some calls copy the past.
+      // There is room for 64 rows; after that some calls copy the past.
       for (int64_t past : {5, 6, 0, 20, 63, 64, 65, 500, 530}) {
         const auto dims = Dims(batch, past);
         const auto single = MakePlanFor(graph, dims);

@@ -117,7 +117,7 @@ TEST(DNNLJSONRuntime, IsLookedAtWhileItIsInitialised) {
   }
 }
 
-/*! \brief The number behind a name in a JSON text. */
+/*! \brief The number after a name in a JSON text. */
 int NumberOf(const std::string& text, const std::string& name) {
   const size_t at = text.find("\"" + name + "\": ");
   return at == std::string::npos ? -1 : std::stoi(text.substr(at + name.size() + 4));

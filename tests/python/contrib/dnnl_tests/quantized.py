@@ -29,7 +29,7 @@ from dnnl_tests import direct
 
 
 class Quantization(NamedTuple):
-    """How integers stand for real numbers: scale * (q - zero_point)."""
+    """How integers represent floating-point values: scale * (q - zero_point)."""
 
     scale: object
     zero_point: int = 0
@@ -52,17 +52,17 @@ class Quantization(NamedTuple):
         return scale.reshape(shape)
 
     def real(self, values):
-        """Return the real numbers that integers stand for, in float64."""
+        """Return the floating-point values that integers stand for, in float64."""
         return self._scale(values.ndim) * (values.astype("float64") - self.zero_point)
 
     def nearest(self, real):
-        """Return the integers that are nearest to real numbers, halves to even."""
+        """Return the integers that are nearest to floating-point values, halves to even."""
         info = np.iinfo(self.dtype)
         values = np.rint(real / self._scale(real.ndim)) + self.zero_point
         return np.clip(values, info.min, info.max).astype(self.dtype)
 
     def steps_off(self, values, real):
-        """Return how far integers are from real numbers, in steps; 0.5 at most if all is right."""
+        """Return how far integers are from floats, in steps; 0.5 at most if all is right."""
         info = np.iinfo(self.dtype)
         wanted = np.clip(real / self._scale(real.ndim) + self.zero_point, info.min, info.max)
         return np.abs(values - wanted)
@@ -99,7 +99,7 @@ class Quantization(NamedTuple):
 
 
 def parameters(data, weight):
-    """Return what a QNN op that accumulates gets behind its data and its weight."""
+    """Return what a QNN op that accumulates gets after its data and its weight."""
     return data.zero_expr, weight.zero_expr, data.scale_expr, weight.scale_expr
 
 
@@ -117,7 +117,7 @@ def assert_within_one_step(got, want):
 
 
 def run_quantized(expr, inputs, reference, *, composites, partitions=1):
-    """Partition, assert the composites, run, and compare with integers or real numbers.
+    """Partition, assert the composites, run, and compare with integers or floating-point values.
 
     Returns
     -------

@@ -50,7 +50,7 @@ def weight_scale(channels, axis, per_channel):
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 @pytest.mark.parametrize("data", DATA)
 def test_conv2d_bias_relu(data, layout, groups, per_channel, bits):
-    """Padding is zero in real numbers, whatever the zero point."""
+    """Padding is zero in floating-point values, whatever the zero point."""
     data, out = DATA[data], OUT["u8"]
     kernel_layout = {"NCHW": "OIHW", "NHWC": "HWIO"}[layout]
     attrs = dict(kernel_size=(3, 3), channels=16, padding=(1, 1), groups=groups)
@@ -328,7 +328,7 @@ def test_same_scale(op, data):
 
 
 def test_sum():
-    """What is added behind it keeps a scale of its own."""
+    """What is added after it keeps a scale of its own."""
     data, other, out = DATA["u8-zero-point"], DATA["s8-zero-point"], UNARY_OUT["u8"]
     x, y = data.values(2, 8, 5, 5), other.values(2, 8, 5, 5, seed=1)
     real = relay.abs(data.dequantize(data.var("x", *x.shape)))
@@ -343,7 +343,7 @@ def test_sum():
 
 
 def test_rounded_inside():
-    """Rounded to 8 bits between two ops, and not at the end: the op reads real numbers."""
+    """Rounded to 8 bits between two ops, and not at the end: the op reads floating-point values."""
     data, inner = DATA["u8-zero-point"], UNARY_OUT["s8"]
     x, y = data.values(2, 8, 5, 5), np.linspace(-1, 1, 400).reshape(2, 8, 5, 5).astype("float32")
     real = relay.abs(data.dequantize(data.var("x", *x.shape)))

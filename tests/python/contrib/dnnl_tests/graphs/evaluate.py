@@ -66,13 +66,13 @@ def evaluate(mod, inputs, rounding=nearest):
     inputs : dict of str to array
         The values of main's parameters.
     rounding : callable, optional
-        Rounds the result of each step to its type, where that is a real number: `nearest`, which
+        Rounds the result of each step to its type, where that is a float: `nearest`, which
         leaves float32 as it is, or one of `at_random`. None leaves all as they are.
 
     Returns
     -------
     list of numpy.ndarray or None
-        The outputs, in float64 for all types of real numbers; None if numpy cannot tell, because
+        The outputs, in float64 for all types of floats; None if numpy cannot tell, because
         an op is not known here or a window of a pooling is empty.
     """
     body, values = mod["main"].body, {}
@@ -107,7 +107,7 @@ def _real(value):
 
 
 def _rounded(value, type_, rounding):
-    """Bring a result into the type that it has, where that is not a wide real number."""
+    """Bring a result into the type that it has, where that is not a wide floating-point value."""
     if isinstance(type_, relay.TupleType):
         return [_rounded(field, inner, rounding) for field, inner in zip(value, type_.fields)]
     if rounding and type_.dtype in ("float32", "bfloat16", "float16"):

@@ -41,7 +41,7 @@ def _pads(attrs):
 
 
 def _parameters(*quantizations):
-    """Return what a QNN op that does not accumulate gets behind its data."""
+    """Return what a QNN op that does not accumulate gets after its data."""
     return [each for q in quantizations for each in (q.scale_expr, q.zero_expr)]
 
 

@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Draws what is between dequantize and quantize: Relay, and a function of real numbers."""
+"""Draws what is between dequantize and quantize: Relay, and a function of floating-point values."""
 
 import random
 from collections import Counter
@@ -56,9 +56,9 @@ class Tensor(NamedTuple):
     values : numpy.ndarray
         The integers that an exact run has.
     exact : callable
-        Computes the real numbers from the integers of all tensors before; None for an input.
+        Computes the floats from the integers of all tensors before; None for an input.
     slack : callable
-        Computes from the integers before how far off a right run may be, in real numbers, since it
+        Computes from the integers before how far off a right run may be, in floats, since it
         rounds inside; None where nothing does.
     """
 
@@ -70,7 +70,7 @@ class Tensor(NamedTuple):
 
 
 class Group(NamedTuple):
-    """What is between dequantize and quantize, as Relay and as a function of real numbers."""
+    """What is between dequantize and quantize, as Relay and as a function of floats."""
 
     name: str
     operands: list
@@ -88,7 +88,7 @@ class Rounded(NamedTuple):
     quantization : Quantization
         What its integers stand for.
     slack : callable
-        Computes from the real numbers of the operands how far off a right run may be; None where
+        Computes from the floats of the operands how far off a right run may be; None where
         nothing is rounded inside.
     on_tvm : Counter
         The ops that cannot be offloaded, if any.
@@ -118,7 +118,7 @@ class Product(NamedTuple):
     axis : int
         The axis of the result's channels.
     real : callable
-        Computes the result from the real numbers of the operand.
+        Computes the result from the floating-point values of the operand.
     """
 
     name: str

@@ -226,7 +226,7 @@ def test_calls_after_a_crash_have_a_process_too():
 
 
 def pool(kind, **attrs):
-    """Return a graph of a pool whose last window is behind the data if it is there."""
+    """Return a graph of a pool whose last window is after the data if it is there."""
     attrs = dict(pool_size=(2,), strides=(3,), padding=(1, 1), layout="NCW", **attrs)
     steps = {
         0: random_graphs.Step("input", (), {"shape": (1, 2, 4), "dtype": "float32"}),

@@ -100,7 +100,7 @@ def test_a_quantized_model_imports_and_runs(source, activations):
 
 
 def test_weights_that_the_model_quantizes(source):
-    """With real numbers before QuantizeLinear they become the same integers, once."""
+    """With floating-point values before QuantizeLinear they become the same integers, once."""
     results, reports = [], []
     for is_real in (False, True):
         model = onnx.load(

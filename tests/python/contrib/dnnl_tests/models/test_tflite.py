@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Quantized TFLite models: QNN ops with a requantize behind each sum, from TVM's importer."""
+"""Quantized TFLite models: QNN ops with a requantize after each sum, from TVM's importer."""
 
 from typing import NamedTuple
 
@@ -158,7 +158,7 @@ class Tensor(NamedTuple):
 
     @property
     def real(self):
-        """The real numbers that the values stand for."""
+        """The floating-point values that the values stand for."""
         return self.quantization.real(self.values)
 
 

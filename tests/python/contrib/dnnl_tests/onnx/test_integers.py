@@ -54,7 +54,7 @@ def check(op, inputs, wanted, opset=17, constants=(), outputs=("y",), dims=None,
 @pytest.mark.parametrize("is_constant", [False, True], ids=["computed", "constant"])
 @pytest.mark.parametrize("reduction", ["none", "add"])
 def test_scatter_nd_counts_from_the_end(reduction, is_constant):
-    """TVM writes memory in front of the tensor."""
+    """TVM writes memory before the tensor."""
     x, at = rand(4, 3), np.array([[-1, -2], [0, 2], [-4, 0]])
     updates, wanted = np.array([5, 6, 7], "float32"), x.copy()
     for (i, j), value in zip(at, updates):

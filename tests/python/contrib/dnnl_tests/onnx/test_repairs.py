@@ -163,7 +163,7 @@ def test_lengths_that_are_those_of_the_input(op, direction):
 
 
 def test_reverse_gru_of_shorter_sequences():
-    """Each sequence is as one of its own, and zero behind its end."""
+    """Each sequence is as one of its own, and zero after its end."""
     lengths = [4, 1, 3]
     proto, x = recurrent("GRU", "reverse", lengths)
     outputs, state = run(proto, x)

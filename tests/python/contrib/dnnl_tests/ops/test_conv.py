@@ -132,7 +132,7 @@ def patches(spatial, channels, rest=0, channels_last=False):
     return op, attrs, x, w
 
 
-# With more channels, or where something is left over behind the last window, it stays what it is.
+# With more channels, or where something is left over after the last window, it stays what it is.
 @needs_avx2
 @pytest.mark.parametrize(
     "channels, rest, channels_last, is_pointwise",

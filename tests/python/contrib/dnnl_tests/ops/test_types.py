@@ -40,7 +40,7 @@ SHORT = ("bfloat16", "float16")
 
 
 def modules(name, dtype, count=3):
-    """Yield modules of one step of a row in which all real numbers are of a type."""
+    """Yield modules of one step of a row in which all floating-point values are of a type."""
     for seed in range(30):
         try:
             graph = random_graphs.single(seed, ROWS[name], ROWS)

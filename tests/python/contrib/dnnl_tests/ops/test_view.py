@@ -100,7 +100,7 @@ def test_behind_a_convolution(op, reference):
     run_alone(expr, {"x": x}, {"w": w}, expected, kinds=["convolution", "eltwise"], rtol=RTOL)
 
 
-# Every family that reads its input in the layout it finds, behind a view of an odd layout.
+# Every family that reads its input in the layout it finds, after a view of an odd layout.
 CONSUMERS = {
     "conv2d": lambda y: conv(y, 16, 3, 5),
     "max_pool2d": lambda y: relay.nn.max_pool2d(y, (2, 2), (2, 2)),

@@ -326,7 +326,7 @@ def test_other_types_are_left_alone():
 
 
 def test_one_formula_in_another():
-    """The operand of a gelu is a silu, in a network with a convolution in front of it."""
+    """The operand of a gelu is a silu, in a network with a convolution before it."""
     x, w = rand(1, 8, 6, 6), rand(8, 8, 3, 3, seed=1)
     attrs = dict(kernel_size=(3, 3), channels=8)
     y = relay.nn.conv2d(var("x", x.shape), var("w", w.shape), **attrs)

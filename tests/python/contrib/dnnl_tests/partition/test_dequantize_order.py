@@ -85,7 +85,7 @@ def test_operand_in_8_bits(quantized):
 
 
 def test_columns():
-    """A reshape of the columns is none of the rows: nothing behind it can be fused."""
+    """A reshape of the columns is none of the rows: nothing after it can be fused."""
     real, x, want = layer("x")
     real = relay.tanh(relay.reshape(real, (ROWS, 4, 6)))
     want = np.tanh(want.reshape(ROWS, 4, 6))

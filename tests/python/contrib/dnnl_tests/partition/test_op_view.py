@@ -129,7 +129,7 @@ def test_relay_expressions_that_call_no_op():
 
 
 class Chain(Graph):
-    """A convolution of an input and a weight, and a relu behind it."""
+    """A convolution of an input and a weight, and a relu after it."""
 
     nodes = ("input", "weight", "conv", "relu")
     operands = [[], [], [0, 1], [2]]

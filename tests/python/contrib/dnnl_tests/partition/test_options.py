@@ -284,7 +284,7 @@ def calls_in(func):
 
 
 class TestBiasOrder:
-    """A bias behind a residual."""
+    """A bias after a residual."""
 
     def mod(self, bias=lambda y: y + const(8, 1, 1, seed=5)):
         return module(relu(bias(conv(X) + X)))

@@ -105,7 +105,7 @@ def real(expr, scale, inputs):
 
 
 def real_relu(expr, scale, inputs):
-    """QDQ: the relu is of real numbers."""
+    """QDQ: the relu is of floating-point values."""
     out, _ = real(expr, scale, inputs)
     return OUT.quantize(relay.nn.relu(out)), "relu_quantize"
 
@@ -135,7 +135,7 @@ def residual_clip(expr, scale, inputs):
 
 
 def real_sum(expr, scale, inputs):
-    """A sum of real numbers, rounded once."""
+    """A sum of floating-point values, rounded once."""
     out, _ = real(expr, scale, inputs)
     shape = shape_of(expr)
     inputs["r"] = RESIDUAL.values(*shape, seed=1)
@@ -205,7 +205,7 @@ def test_a_residual_that_is_read_twice(second):
     names = {"dnnl.qnn.conv2d_quantize": 1, "dnnl.qnn.conv2d_quantize_sum_quantize": 1}
     assert offload.composites == names and offload.partitions == 1, partitioned
     (got,), (want,) = direct.run(partitioned, inputs), direct.run(mod, inputs)
-    # A step of the shortcut is 1.1 of its products' in the convolution behind it.
+    # A step of the shortcut is 1.1 of its products' in the convolution after it.
     assert np.abs(got.astype("int32") - want.astype("int32")).max() <= 2
 
 
@@ -218,7 +218,7 @@ def test_without_legalize_qnn_stays_on_tvm():
 
 
 def test_a_dequantize_that_no_op_reads_stays_out():
-    """Scales of channels along the data: the op reads real numbers."""
+    """Scales of channels along the data: the op reads floating-point values."""
     scales = Quantization(np.linspace(0.1, 0.2, 16).astype("float32"), 0, "int8", 1)
     weight = Quantization(0.01, 0, "int8", 0)
     x, w = scales.values(5, 16), weight.values(8, 16)

@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""A pad in front of a convolution or pool becomes its padding, where that is exact."""
+"""A pad before a convolution or pool becomes its padding, where that is exact."""
 
 import numpy as np
 import pytest

@@ -36,14 +36,14 @@ CHANNELS = np.linspace(0.004, 0.02, 8).astype("float32")
 
 
 def reals(quantization, *shape):
-    """Return real numbers; of the first eighth the quotient is half a step, of others up to 280."""
+    """Return floats; of the first eighth the quotient is half a step, of others up to 280."""
     steps = np.random.default_rng(shape).uniform(-280, 280, shape)
     steps.reshape(-1)[: steps.size // 8] = np.arange(steps.size // 8) - steps.size // 16 + 0.5
     return quantization.real(steps + quantization.zero_point).astype("float32")
 
 
 def written(quantization, values, is_folded):
-    """Return integers of real numbers: as a quantize of these, or as the constant that it is."""
+    """Return integers of floats: as a quantize of these, or as the constant that it is."""
     if not is_folded:
         return quantization.quantize(relay.const(values))
     scale = np.float32(quantization.scale)
@@ -55,7 +55,7 @@ def written(quantization, values, is_folded):
 
 
 def qdq(is_folded, scale, dtype="int8", zero_point=0):
-    """A convolution of real numbers, as onnxruntime and PyTorch's exporter write one."""
+    """A convolution of floating-point values, as onnxruntime and PyTorch's exporter write one."""
     weight = Quantization(scale, zero_point, dtype, 0 if np.ndim(scale) else -1)
     bits = written(weight, reals(weight, 8, 4, 3, 3), is_folded)
     bias = Quantization(np.float32(0.02) * scale, 0, "int32", 0)

@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Factors and summands of channels folded into the convolution or matmul in front of them."""
+"""Factors and summands of channels folded into the convolution or matmul before them."""
 
 import numpy as np
 import pytest

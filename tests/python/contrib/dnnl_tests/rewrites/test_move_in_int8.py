@@ -123,7 +123,7 @@ def test_pad_with_the_zero_point():
 
 @pytest.mark.parametrize("axis", [1, 2], ids=["channels", "rows"])
 def test_pad_of_channels_that_have_scales(axis):
-    """The padding has scales as well, for which real numbers have no place; all else is moved."""
+    """The padding has scales as well, for which floats have no place; all else is moved."""
     data = Quantization(np.linspace(0.01, 0.02, 8), 0, "uint8", 1)
     x = data.values(1, 4 if axis == 1 else 8, 6, 6)
     widths = [(2, 2) if k == axis else (0, 0) for k in range(4)]
@@ -148,7 +148,7 @@ def test_max_pool_with_padding():
 
 
 def test_max_pool_of_a_negative_scale():
-    """The largest integer is not the largest real number."""
+    """The largest integer is not the largest floating-point value."""
     data, attrs = Quantization(-0.02, 5, "int8"), dict(pool_size=(3, 3), strides=(2, 2))
     x = data.values(1, 8, 9, 9)
     real = relay.nn.max_pool2d(data.dequantize(data.var("x", *x.shape)), **attrs)

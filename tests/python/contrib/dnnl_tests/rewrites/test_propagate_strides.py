@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Convolutions that compute only what the strided 1x1 convolutions behind them read."""
+"""Convolutions that compute only what the strided 1x1 convolutions after them read."""
 
 import numpy as np
 import pytest
@@ -73,7 +73,7 @@ def conv_nd(rank, data, kernel, layout, kernel_layout, in_channels=8, **attrs):
 
 
 def pair(rank, shape, layout, kernel_layout):
-    """A convolution and a strided 1x1 convolution behind it."""
+    """A convolution and a strided 1x1 convolution after it."""
     first = conv_nd(rank, var("x", *shape), 3, layout, kernel_layout)
     return conv_nd(rank, relu(first), 1, layout, kernel_layout, strides=(2,) * rank)
 

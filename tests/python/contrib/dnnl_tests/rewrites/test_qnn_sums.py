@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Sums in int32 of the QNN dialect: what importers write behind them, and averages."""
+"""Sums in int32 of the QNN dialect: what importers write after them, and averages."""
 
 import numpy as np
 import pytest
@@ -48,7 +48,7 @@ class Conv2d:
     expr : relay.Expr
         Its result in int32.
     exact : array
-        That in real numbers.
+        That in floating-point values.
     scale : array
         What one of its result stands for, by channel.
     """
@@ -151,7 +151,7 @@ def as_pytorch(expr, scale, out, low=0, high=255.0):
 def test_conv_of_pytorch(groups, relu, constants):
     """An explicit pad, then conv2d, bias_add, requantize to int32, clip, cast.
 
-    Weight and bias are integers, or the quantize of real numbers.
+    Weight and bias are integers, or the quantize of floating-point values.
     """
     weight = Quantization(SCALES, 0, "int8", 0)
     attrs = dict(kernel_size=(3, 3), channels=8, groups=groups)

@@ -61,7 +61,7 @@ def test_scales_of_rows_or_columns_of_a_conv(axis):
 
 @pytest.mark.parametrize("low, high", [(120, 200), (119.5, 200.5), (121.7, 999.0)])
 def test_clip_of_the_result(low, high):
-    """A clip of integers is fused as one of real numbers; TVM cuts fractions of bounds off."""
+    """A clip of integers is fused as one of floats; TVM cuts fractions of bounds off."""
     weight = Quantization(0.01, 0, "int8", 0)
     x, w = DATA.values(5, 16), weight.values(8, 16, low=-64, high=64)
     expr = qnn.dense(DATA.var("x", 5, 16), relay.const(w), *parameters(DATA, weight), units=8)

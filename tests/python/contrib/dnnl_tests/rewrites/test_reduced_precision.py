@@ -179,7 +179,7 @@ def test_virtual_ops_stay_fused():
 
 
 def test_what_only_the_results_read_is_float32():
-    """It is as precise as if nothing was reduced behind the last convolution, without a cast."""
+    """It is as precise as if nothing was reduced after the last convolution, without a cast."""
     partitioned = check(
         module(relay.nn.softmax(relu(conv(relu(conv(X)) + const(8, 1, 1))))), "bfloat16"
     )
@@ -282,7 +282,7 @@ def test_quantized_ops_stay():
 
 
 def test_matmul_of_one_operand_in_8_bits():
-    """As of an attention in a model of which layers are quantized: it is of real numbers."""
+    """As of an attention in a model of which layers are quantized: it is of floats."""
     scores, values = relay.nn.softmax(var("x", 2, 8, 8)), BITS.dequantize(BITS.var("y", 2, 8, 8))
     mod = module(BITS.quantize(relay.nn.batch_matmul(scores, values)))
     partitioned = partition(mod, precision="bfloat16", prune=False)

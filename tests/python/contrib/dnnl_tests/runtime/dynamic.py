@@ -91,7 +91,7 @@ class DynamicModule:
     fused : bool
         See `relay_module`.
     constant : bool
-        Whether the weights are constants, or inputs behind x.
+        Whether the weights are constants, or inputs after x.
     """
 
     def __init__(self, axes=(0,), shape=(1, 3, 6, 6), fused=True, constant=True):

@@ -104,7 +104,7 @@ def _draw_pad(draw):
     width = [draw.choice([0, 0, 1, 2]) for _ in range(2 * rank)]
     if rank > 2 and draw.chance(0.7):
         width[:4] = [0] * 4
-    # A mirror has no more lines than there are behind the edge.
+    # A mirror has no more lines than there are after the edge.
     lines = [dim - 1 for dim in draw.tensor(x).shape for _ in range(2)]
     modes = ["constant", "constant", "edge"] + ["reflect"] * all(map(int.__le__, width, lines))
     mode = draw.choice(modes)
