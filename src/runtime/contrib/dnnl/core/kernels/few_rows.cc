@@ -19,7 +19,7 @@
 
 /*!
  * \file src/runtime/contrib/dnnl/core/kernels/few_rows.cc
- * \brief Products of matrices of few rows, of any sizes.
+ * \brief Matmuls of few rows, of any sizes.
  */
 #include "few_rows.h"
 

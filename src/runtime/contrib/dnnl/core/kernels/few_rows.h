@@ -19,7 +19,7 @@
 
 /*!
  * \file src/runtime/contrib/dnnl/core/kernels/few_rows.h
- * \brief Products of matrices of few rows, of any sizes.
+ * \brief Matmuls of few rows, of any sizes.
  */
 #ifndef TVM_RUNTIME_CONTRIB_DNNL_CORE_KERNELS_FEW_ROWS_H_
 #define TVM_RUNTIME_CONTRIB_DNNL_CORE_KERNELS_FEW_ROWS_H_

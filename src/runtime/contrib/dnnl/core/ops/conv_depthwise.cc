@@ -24,8 +24,8 @@
 #include <string>
 
 #include "../implementation.h"
-#include "conv.h"
 #include "../kernels/depthwise.h"
+#include "conv.h"
 #include "reduce.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {

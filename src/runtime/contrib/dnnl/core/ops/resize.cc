@@ -28,9 +28,9 @@
 #include <utility>
 #include <vector>
 
+#include "../kernels/nearest.h"
 #include "../op_table.h"
 #include "image.h"
-#include "../kernels/nearest.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
 

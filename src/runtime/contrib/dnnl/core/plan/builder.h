@@ -240,7 +240,8 @@ class PlanBuilder {
   /*! \brief Whether oneDNN has only reference code for a step since the mark. */
   bool HasReferenceSince(const Mark& mark) const;
 
-  /*! \brief Run the steps since the mark, which read constants only: their results become constants. */
+  /*! \brief Run the steps since the mark, which read constants only: their results become
+   * constants. */
   void RunNow(const Mark& mark);
 
   /*! \brief A primitive attribute with the settings that every step shares. */
