@@ -39,7 +39,7 @@ namespace tvm::runtime::contrib::dnnl_backend {
 namespace {
 
 /*! \brief With more rows oneDNN's code, once it is generated, is much faster. */
-constexpr int64_t kMostRows = 16;
+constexpr int64_t kFewRowsLimit = 16;
 /*! \brief The factor that a node multiplies its product by; nothing where it does more. */
 std::optional<float> ScaleOf(const NodeReader& node, PlanBuilder* plan) {
   if (node.NumPostOps() == 0) return 1.f;
@@ -62,7 +62,7 @@ bool LowerFewRows(const NodeReader& node, PlanBuilder* plan) {
   const Dims dims = node.RootDims();
   const int rank = static_cast<int>(dims.size());
   Tensor a = plan->Input(node, 0), b = plan->Input(node, 1);
-  if (dims[rank - 2] > kMostRows || !IsFloat(a) || !IsFloat(b)) return false;
+  if (dims[rank - 2] > kFewRowsLimit || !IsFloat(a) || !IsFloat(b)) return false;
   if (node.OutType() != dnnl::memory::data_type::f32) return false;
   const std::optional<float> scale = ScaleOf(node, plan);
   if (!scale) {
