@@ -81,7 +81,7 @@ def test_split_at_unordered_indices(given):
 
 @pytest.mark.parametrize("end, is_offloaded", [(8, True), (30, False)])
 def test_slice_that_is_assumed_to_be_inside(end, is_offloaded):
-    """TVM gives it a type as large as the slice says, and reads behind the data."""
+    """TVM gives it a type as large as the slice says, and reads after the end of the data."""
 
     def build(builder, x):
         part = op.strided_slice(x, [1], [2], [end], assume_inbound=True)

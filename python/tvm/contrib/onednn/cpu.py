@@ -21,7 +21,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 
-# The types of real numbers that oneDNN has code for, on one CPU or another.
+# The types of floating-point values that oneDNN has code for, on one CPU or another.
 REAL = ("float32", "bfloat16", "float16")
 
 _find_function: Callable | None = None
@@ -60,7 +60,7 @@ def prefers_bfloat16() -> bool:
 
 @functools.lru_cache(maxsize=None)
 def computes(dtype: str) -> bool:
-    """Whether oneDNN has fast code for a type of real numbers.
+    """Whether oneDNN has fast code for a type of floating-point values.
 
     bfloat16 needs AVX-512, float16 AVX-512 with FP16, or AMX; float32 works anywhere.
     """

@@ -71,7 +71,7 @@ def gather(name, convert, inputs, attrs, params):
 
 
 def gather_nd(name, convert, inputs, attrs, params):
-    """Count negative indices from the end: `gather_nd` reads memory in front of the data."""
+    """Count negative indices from the end: `gather_nd` reads memory before the data."""
     data, begin = inputs[0], attrs.get("batch_dims", 0)
     end = begin + infer_shape(inputs[1])[-1]
 
@@ -83,7 +83,7 @@ def gather_nd(name, convert, inputs, attrs, params):
 
 
 def scatter_nd(name, convert, inputs, attrs, params):
-    """Count negative indices from the end: `scatter_nd` writes memory in front of the data."""
+    """Count negative indices from the end: `scatter_nd` writes memory before the data."""
     data, count = inputs[0], infer_shape(inputs[1])[-1]
 
     def computed():

@@ -172,8 +172,8 @@ def _softmax(name, convert, inputs, attrs, params):
     """Sum over all dimensions from the axis on."""
     data, shape = inputs[0], infer_shape(inputs[0])
     axis = attrs.get("axis", 1) % len(shape)
-    behind = shape[axis + 1 :]
-    if all(isinstance(size, int) for size in behind) and math.prod(behind) == 1:
+    after = shape[axis + 1 :]
+    if all(isinstance(size, int) for size in after) and math.prod(after) == 1:
         return convert(inputs, {**attrs, "axis": axis}, params)
     rows = _op.reshape(data, [0] * axis + [-1])
     rows = convert(replaced(inputs, 0, rows), {**attrs, "axis": axis}, params)

@@ -80,7 +80,7 @@ class Graph:
         return [] if view is None else [view]
 
     def scalar(self, i: int) -> float | None:
-        """Return the value of a constant of one finite real number, else None."""
+        """Return the value of a constant of one finite floating-point value, else None."""
         raise NotImplementedError
 
     def closed_group(

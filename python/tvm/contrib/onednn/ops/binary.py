@@ -51,7 +51,7 @@ def binary_channel_axis(call: OpView) -> int | None:
 
 
 def comparison_reason(call: OpView) -> str | None:
-    """Accept real numbers of one type.
+    """Accept floating-point values of one type.
 
     oneDNN writes 0 or 1 into bytes, as Relay's truths are.
     """

@@ -81,7 +81,7 @@ def clip_is_not_negative(call: OpView) -> bool:
 
 
 def cast_reason(call: OpView) -> str | None:
-    """Accept tensors of rank 1 or more, from truths, 8 bits or real numbers to real numbers.
+    """Accept casts of booleans, 8-bit integers or floats to floats, of rank 1 or more.
 
     oneDNN's integers saturate, where Relay's do as C does.
     """

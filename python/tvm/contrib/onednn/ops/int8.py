@@ -39,7 +39,7 @@ def is_dequantized(graph: Graph, rules: Rules, i: int, user: int) -> bool:
 
 
 def dequantized_operands(graph: Graph, rules: Rules, root: int) -> list[int] | None:
-    """Return which operands of an op its kernel dequantizes; None if it reads real numbers."""
+    """Return which operands of an op its kernel dequantizes; None if it reads floats."""
     spec, operands = rules.ops[graph.ops[root]], graph.operands[root]
     if spec.reads_int8 is None:
         return None

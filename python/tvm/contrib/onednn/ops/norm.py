@@ -50,7 +50,7 @@ def batch_norm_affine(
     attrs : object
         The op's attributes.
     gamma, beta, mean, var : numpy.ndarray
-        The op's operands behind the data, in double precision.
+        The op's operands after the data, in double precision.
     """
     with np.errstate(all="ignore"):
         scale = (gamma if attrs.scale else 1.0) / np.sqrt(var + attrs.epsilon)
@@ -150,7 +150,7 @@ def _instance_norm(attrs, result_type, data, gamma, beta):
 def _group_norm(attrs, result_type, data, gamma, beta):
     axis = attrs.axis % data.ndim
     split = data.reshape(*data.shape[:axis], attrs.num_groups, -1, *data.shape[axis + 1 :])
-    # The axes in front of the channels, and the groups, keep statistics of their own.
+    # Each index along the axes before the channels, and each group, has its own statistics.
     axes = tuple(range(axis + 1, split.ndim))
     return _affine(attrs, _normalized(split, axes, attrs.epsilon).reshape(data.shape), gamma, beta)
 

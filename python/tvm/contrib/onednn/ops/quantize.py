@@ -73,7 +73,7 @@ def _parameters_reason(call: OpView) -> str | None:
 def parameters(scale: Tensor, zero_point: Tensor) -> tuple[float, int] | None:
     """Return the values of a scale and a zero point, None unless each is one known number.
 
-    Nor for a scale below zero: the order of the integers is not that of the real numbers then.
+    Nor for a negative scale, which reverses the order of the values.
     Nor for a zero point that is no integer, which Relax may have.
     """
     if not (scale.is_constant and zero_point.is_constant):
@@ -87,7 +87,7 @@ def parameters(scale: Tensor, zero_point: Tensor) -> tuple[float, int] | None:
 def real_bounds(
     low: float, high: float, known: tuple[float, int], dtype: str
 ) -> tuple[float, float]:
-    """Return the bounds of real numbers that a clip of the integers that they become has.
+    """Return the bounds of a clip before a quantize that equal those of a clip of the integers.
 
     Parameters
     ----------

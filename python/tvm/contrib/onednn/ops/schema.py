@@ -30,7 +30,7 @@ from ..ir.op_view import OpView, Tensor, Value
 from .attrs import Attr, declared
 from .tensors import result_elements
 
-# What quantizers write behind an op. MergeComposite looks for each pattern in the whole function,
+# What quantizers write after an op. MergeComposite looks for each pattern in the whole function,
 # so there are no others.
 POSTS_INT8 = "relu_quantize clip_quantize"
 RESIDUAL_INT8 = (

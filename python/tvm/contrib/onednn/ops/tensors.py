@@ -103,7 +103,7 @@ def tensor_reason(
     min_rank : int
         The least rank that is accepted.
     dtypes : tuple[str, ...]
-        The data types that are accepted, those of real numbers if the CPU has them.
+        The data types that are accepted, those of floating-point values if the CPU has them.
 
     Returns
     -------
@@ -176,7 +176,7 @@ def axis_reason(call: OpView) -> str | None:
 
 
 def view_reason(call: OpView) -> str | None:
-    """Accept tensors of real numbers, of integers in 8 bits, or of truths."""
+    """Accept tensors of floats, 8-bit integers or booleans."""
     for name, tensor in named_tensors(call):
         reason = tensor_reason(name, tensor, dtypes=VIEWED)
         if reason:

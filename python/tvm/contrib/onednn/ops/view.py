@@ -111,7 +111,7 @@ def strided_slice_reason(call: OpView) -> str | None:
     if any(step < 1 for step in steps):
         return f"strides={list(steps)} are not all positive"
     for axis, step in zip(axes, steps):
-        # oneDNN counts memory behind an element, up to the next one, as the tensor's.
+        # oneDNN counts memory after an element, up to the next one, as the tensor's.
         if step > 1 and None in (data[axis], result[axis]):
             return f"stride {step} along axis {axis}, whose size is open"
         if step > 1 and step * result[axis] > data[axis]:
@@ -213,7 +213,7 @@ def _layout_transform(attrs, result_type, data):
         re.findall(r"(\d*)([A-Za-z])", layout) for layout in (attrs.src_layout, attrs.dst_layout)
     )
     axes = [letter for _, letter in source if letter.isupper()]
-    # Each axis whole, in the order of the source: with the block, which is the inner part, behind.
+    # Each axis whole, in the order of the source, with the block, which is the inner part, last.
     letters = [letter for _, letter in source]
     order = [letters.index(c) for axis in axes for c in (axis, axis.lower()) if c in letters]
     sizes = [

@@ -51,7 +51,7 @@ class Fused:
         # for one that shows in no name.
         self.parts: list[str | None] = [graph.ops[root].split(".")[-1]]
         self._has_full_operand = False
-        # None where the root reads real numbers.
+        # None if the root reads floats.
         self._dequantized = dequantized_operands(graph, rules, root)
         if self._dequantized is not None and graph.ops[root] != DEQUANTIZE:
             self.parts[0] = f"qnn.{self.parts[0]}"
@@ -128,7 +128,7 @@ class Fused:
         return (reshape, dequantize, user) if is_fused else None
 
     def _drop_unnamed(self) -> None:
-        """Leave reshapes and dequantizes out that nothing is fused behind."""
+        """Leave out trailing reshapes and dequantizes, after which nothing is fused."""
         while len(self.chain) > 1 and self.parts[-1] is None:
             self.chain.pop()
             self.parts.pop()
@@ -177,10 +177,10 @@ class Fused:
             return None
         short = name.split(".")[-1]
         if spec.post == "quantize":
-            # A binary primitive of real numbers writes 8 bits as well.
+            # A binary primitive of floating-point values writes 8 bits as well.
             writes_bits = self._dequantized is not None or self.root_spec.post == "binary"
             return short if writes_bits and parameters(*call.args[1:]) else None
-        # Behind a quantize comes a dequantize only, see `_is_unnamed`.
+        # After a quantize comes a dequantize only, see `_is_unnamed`.
         if self.parts[-1] == "quantize" or self.graph.ops[self.chain[0]] == DEQUANTIZE:
             return None
         return short if spec.post == "eltwise" else self._binary_part(user, last, spec)
@@ -233,7 +233,7 @@ def find_fused(graph: Graph, rules: Rules) -> Iterator[Fused]:
 
 
 def _find_reshaped_bits(graph: Graph, rules: Rules) -> Iterator[tuple[int, int]]:
-    """Yield each reshape and the dequantize behind it that had better change places.
+    """Yield each reshape and the dequantize after it that had better change places.
 
     See `Fused.reshaped_bits`. An op with two such operands is fused to one of them; the other it
     can read in 8 bits.

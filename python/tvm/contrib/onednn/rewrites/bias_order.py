@@ -14,9 +14,9 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Moves a bias in front of a residual, where the option `keep_bias_order` permits it.
+"""Moves a bias before a residual, where the option `keep_bias_order` permits it.
 
-oneDNN adds a bias in its accumulators, at no cost; behind a residual it is one more post-op.
+oneDNN adds a bias in its accumulators, at no cost; after a residual it is one more post-op.
 """
 
 from __future__ import annotations

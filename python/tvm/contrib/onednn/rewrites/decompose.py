@@ -106,7 +106,7 @@ def _along_one_axis(name: str, make: Maker, node: Node) -> Node:
 
 
 def _group_norm(make: Maker, node: Node) -> Node:
-    """Write a group_norm with the axes that it normalizes behind the channels."""
+    """Move the normalized axes of a group_norm after the channels."""
     data, *params = node.operands
     rank = len(data.type.dims)
     attrs = {key: value for key, value in vars(node.attrs).items() if key != "axes"}

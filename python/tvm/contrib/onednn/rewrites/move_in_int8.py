@@ -16,10 +16,10 @@
 # under the License.
 """Moves dequantize down and quantize up, so that what is between tensors of 8 bits reads these.
 
-A dequantize goes behind a reshape, a transpose, a slice or a maximum pool, and behind a
-concatenation of such; one with a scale for each item of an axis goes behind what leaves the axis
+A dequantize goes after a reshape, a transpose, a slice or a maximum pool, and after a
+concatenation of such; one with a scale for each item of an axis goes after what leaves the axis
 whole. A quantize goes before a concatenation, and a pair of the same scale and zero point goes
-away. This is exact: such ops give the same for real numbers as for the integers that stand for
+away. This is exact: such ops give the same for floats as for the integers that represent
 them. Then a convolution or a matmul has the dequantize of its operands right before it, as fusion
 wants it.
 """
@@ -125,7 +125,7 @@ class _Mover:
         return is_row and self._rules.ops[name].keeps_values
 
     def _behind(self, node: Node) -> Node | None:
-        """Move the dequantize of the operand behind an op."""
+        """Move the dequantize of the operand after an op."""
         source = node.operands[0]
         if len(node.operands) != 1 or not _is_dequantize(source):
             return None
@@ -170,7 +170,7 @@ class _Mover:
         )
 
     def _padded(self, node: Node, pad: Node) -> Node | None:
-        """Write a dequantize of a pad with zero as a pad of real numbers.
+        """Write a dequantize of a pad with zero as a pad of floating-point values.
 
         A convolution may pad with that. Of several scales one may be that of an item which is
         padding.
@@ -224,7 +224,7 @@ class _Mover:
         return self._graph.with_operands(bits, [real, *bits.operands[1:]])
 
     def _concatenated(self, node: Node) -> Node | None:
-        """Move the dequantize of all operands, if it is the same, behind a concatenation."""
+        """Move the dequantize of all operands, if it is the same, after a concatenation."""
         fields = node.operands[0]
         if not node.is_call or fields.kind != TUPLE or self._rules.excludes(node.name):
             return None

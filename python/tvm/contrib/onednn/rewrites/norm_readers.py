@@ -17,7 +17,7 @@
 """Finds the ops of a layer, an instance or a root mean square normalization in a graph.
 
 The first is (x - mean(x)) / sqrt(mean((x - mean(x)) ** 2) + epsilon) * gamma + beta along the last
-axis, the second the same along all axes behind that of the channels. The factor and the summand may
+axis, the second the same along all axes after that of the channels. The factor and the summand may
 be missing, and each step may be written in another way.
 """
 

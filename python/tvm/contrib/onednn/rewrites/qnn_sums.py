@@ -51,7 +51,7 @@ def dequantized(graph: Graph, like: Node, data: Node, scale: Node, zero: Node, a
 def read_sum(graph: Graph, node: Node, scale: np.ndarray, axis: int = -1) -> list[Node] | None:
     """Read scale * node, where the node is in int32 the result of a QNN op.
 
-    There may be biases and relus behind the op. Several scales are those of the items of an axis.
+    There may be biases and relus after the op. Several scales are those of the items of an axis.
 
     Returns
     -------

@@ -69,7 +69,7 @@ class Subsample(NamedTuple):
     """A pool whose windows are single elements: it reads every so many elements of an operand.
 
     A slice with steps has no number for the end of an axis whose size is open, and oneDNN has none
-    where the size is no multiple of the step. The average of one real number is that number,
+    where the size is no multiple of the step. The average of one value is that value,
     infinities too, and so is the greatest of one integer.
 
     Parameters
@@ -199,7 +199,7 @@ class ReadPositions:
     def _can_skip(self, i: int, steps: dict[int, tuple[int, ...]]) -> bool:
         """Whether the elements can be left out where they are computed, not only afterwards."""
         if i in self.convs:
-            # Behind a convolution in another layout a spatial axis may be the channels.
+            # After a convolution in another layout a spatial axis may be the channels.
             axes = self.convs[i].axes
             return all(step == 1 or axis in axes for axis, step in enumerate(steps[i]))
         operands = self.graph.operands[i]

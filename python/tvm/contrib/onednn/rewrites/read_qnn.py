@@ -16,7 +16,7 @@
 # under the License.
 """Reads QNN ops, and what importers write for a dequantize, as float ops.
 
-A QNN op computes what the float op would of the real numbers that its integers stand for; an
+A QNN op computes what the float op would of the dequantized operands; an
 integer q stands for scale * (q - zero_point). So there is one form for what quantizers and
 importers write in many, and what is fused is decided as for floats. The nodes keep the QNN op as
 their origin: where all of them stay on TVM, it is written as it was.
@@ -92,7 +92,7 @@ def _is_accepted(new: Node, old: Node, rules: Rules) -> bool:
 
 
 class _Reader:
-    """Reads integer arithmetic of a graph as arithmetic of real numbers.
+    """Reads integer arithmetic of a graph as arithmetic of dequantized values.
 
     Parameters
     ----------
@@ -381,7 +381,7 @@ _UNARY: dict[str, str] = {
     if row.post == "eltwise" or name in ("nn.avg_pool2d", "nn.softmax")
 }
 
-# How to read an op as real numbers.
+# How to read an op as one of dequantized values.
 READERS: dict[str, Callable[[_Reader, Node], Reading | None]] = {
     "qnn.requantize": _Reader.requantized,
     "qnn.dequantize": _Reader.dequantized_sum,

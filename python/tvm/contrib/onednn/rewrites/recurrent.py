@@ -41,7 +41,7 @@ class _Step(NamedTuple):
     index : int
         Which step it is.
     ops : list[Node]
-        The matmul, and the additions of biases behind it.
+        The matmul, and the additions of biases after it.
     part : Node
         Its input.
     state : Node | None
@@ -125,7 +125,7 @@ def _source(part: Node) -> tuple[Node | None, int]:
 
 
 def _with_biases(dense: Node) -> tuple[list[Node], list[Node]]:
-    """Return a matmul and the additions of biases behind it, and the biases."""
+    """Return a matmul and the additions of biases after it, and the biases."""
     ops, biases = [dense], []
     shape = dense.type.shape
     while len(users := ops[-1].users) == 1 and users[0].name in BIAS_OPS and users[0].is_call:

@@ -146,7 +146,7 @@ class ReducedCalls:
         if not all(_holds(dtype, tensor) for tensor in tensors if tensor.is_constant):
             return False
         if self.rules.is_heavy(graph.ops[i]):
-            # It multiplies integers, unless one of its operands is of real numbers.
+            # It multiplies integers, unless one of its operands is of floating-point values.
             if dequantized_operands(graph, self.rules, i) is not None:
                 return False
         elif any(graph.ops[v] == DEQUANTIZE for v in self.read(i)):

@@ -66,7 +66,7 @@ def _sum_of_two(graph: Graph, each: OffsetConv) -> Node:
 
     first, sums = (term(*each) for each in terms_of(conv, weight))
     if each.bias is not None:
-        # oneDNN adds a bias at no cost, but not behind an operand that has no channels.
+        # oneDNN adds a bias at no cost, but not after an operand that has no channels.
         outer, bias = (graph.nodes[i] for i in each.bias)
         first = graph.call(outer.name, [first, bias], outer, **vars(outer.attrs))
     return graph.call("add", [first, sums], conv, conv.type)

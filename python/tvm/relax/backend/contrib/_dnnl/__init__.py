@@ -14,4 +14,4 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""The mechanisms behind oneDNN for Relax; the policy is that of Relay."""
+"""The Relax integration of oneDNN; the policy is shared with Relay."""

@@ -92,7 +92,7 @@ class _KernelReader:
             return Kernel(graph.ops[root], attrs, self.inputs)
         attrs["root_op"] = _texts_of(graph.ops[root])
         post_ops = [self._post_op(k, part) for k, part in self.rest.items()]
-        # Behind all other inputs, whose order a kernel without quantized ones has, too.
+        # Appended last so that the order of the other inputs does not change.
         for position, number in self.dequantized.items():
             own = self._quantization(number)
             attrs.update(_texts(own, f"dequantize.{position}."))

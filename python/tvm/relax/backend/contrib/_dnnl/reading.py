@@ -186,7 +186,7 @@ def buffers_of(func: tirx.PrimFunc) -> list:
 
 
 def constant_of(values: np.ndarray, dtype: str) -> Constant:
-    """Return a constant of a type, real numbers rounded to the nearest."""
+    """Return a constant of a type, floating-point values rounded to the nearest."""
     # By way of float32, as oneDNN and TVM round to bfloat16. TVM makes 32 bits of numpy's 64.
     values = np.asarray(values, "float32" if dtype == "bfloat16" else None)
     tensor = runtime.empty(values.shape, dtype)

@@ -364,7 +364,7 @@ def _new_function(params, bindings, body, attrs: dict) -> tuple[relax.Function, 
     Returns
     -------
     func, symbols, type_ : tuple[relax.Function, list[relax.Expr], Type]
-        The function; what it is called with behind `params`: a shape of the symbols that no
+        The function; what it is called with after `params`: a shape of the symbols that no
         parameter is as large as, such as `n` where one has `4 * n` rows, in a list of none or one,
         as TVM's FuseOpsByPattern passes them; and the type of its result by the caller's symbols.
     """

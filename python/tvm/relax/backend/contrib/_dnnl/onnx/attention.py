@@ -151,7 +151,7 @@ def _standard_attention(node: Node, inputs):
         node.refuse("the output qk_matmul_output")
     softcap, is_merged = attr.get("softcap", 0.0), len(node.shape(query)) == 3
     if softcap and (mask is not None or _window(node) != (None, None)):
-        # The standard adds the mask in front of the bound, which then shows hidden positions.
+        # The standard adds the mask before the bound, which then shows hidden positions.
         node.refuse(f"softcap={softcap} with a mask")
     if is_merged:
         query = split_heads(node, query, attr["q_num_heads"])

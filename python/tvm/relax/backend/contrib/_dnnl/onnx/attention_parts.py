@@ -52,7 +52,7 @@ class Node:
 
     @property
     def num_outputs(self) -> int:
-        """Outputs of the node, including unnamed ones in front of a named one."""
+        """Outputs of the node, including unnamed ones before a named one."""
         return self.attr["tvm_custom"]["num_outputs"]
 
     def refuse(self, reason: str):
@@ -234,7 +234,7 @@ def position_mask(
 
 
 def hidden(distance, dtype: str, before: int | None, after: int | None, value: float):
-    """Return what is added to the score of a key at a distance in front of a query."""
+    """Return what is added to the score of a key at a distance before a query."""
     conditions = [distance < -after] if after is not None else []
     conditions += [distance > before] if before is not None else []
     return tirx.Select(tirx.any(*conditions), tirx.const(value, dtype), tirx.const(0.0, dtype))
@@ -277,7 +277,7 @@ def attend(
     scale : float | None
         None or 0 for 1 / sqrt(size).
     softcap : float
-        The bound of the scores, in front of the masks; 0 for none.
+        The bound of the scores, before the masks; 0 for none.
     is_checked : bool
         Whether sizes of keys and values that are not provably equal are compared at run time. That
         is an op of its own, between two partitions.

@@ -57,7 +57,7 @@ def _order(size: int, length: int) -> np.ndarray:
 
 
 class SequenceInsert(onnx_frontend.SequenceInsert):
-    """Convert SequenceInsert; TVM counts negative positions from one behind the end."""
+    """Convert SequenceInsert; TVM counts negative positions from one after the end."""
 
     @classmethod
     def _impl_v11(cls, bb, inputs, attr, params):

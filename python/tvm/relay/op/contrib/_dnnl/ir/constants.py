@@ -34,7 +34,7 @@ def to_numpy(data: tvm.nd.NDArray) -> np.ndarray:
 
 
 def to_constant(values: np.ndarray, dtype: str) -> relay.Constant:
-    """Return a constant of a type; real numbers are rounded to the nearest."""
+    """Return a constant of a type; floating-point values are rounded to the nearest."""
     if dtype == "bfloat16":
         # By way of float32: oneDNN and TVM round these, too.
         values = values.astype("float32").astype(ml_dtypes.bfloat16)

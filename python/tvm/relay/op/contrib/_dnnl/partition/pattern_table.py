@@ -43,13 +43,13 @@ def _ops(spec: OpSchema, parts: str) -> list[tuple[str, ...]]:
     """Return the ops of a composite in order; where there are several, any one of them."""
     ops = [_OPS.get(part, (part,)) for part in parts.split("_") if part]
     if (QUANTIZE,) in ops[:-1]:
-        # Rounded numbers go on as real numbers, which the name does not show.
+        # Rounded values continue as floats, which the name does not show.
         ops.insert(ops.index((QUANTIZE,)) + 1, (DEQUANTIZE,))
     return [(spec.name,), *ops]
 
 
 def composites(rows: Mapping[str, OpSchema]) -> dict[str, list[tuple[str, ...]]]:
-    """Return the ops of each composite of real numbers that has a pattern, by its name.
+    """Return the ops of each composite of floats that has a pattern, by its name.
 
     The longer go first: what one matches the next cannot have.
     """
@@ -102,7 +102,7 @@ def pattern_table(
 ) -> list[tuple[str, DFPattern, Callable[[relay.Call], bool]]]:
     """Return (name, pattern, check) of each composite, as MergeComposite expects them.
 
-    A sum of real numbers has two patterns: of two operands that both match, MergeComposite takes
+    A sum of floats has two patterns: of two operands that both match, MergeComposite takes
     one and does not try the other when the check refuses. For 8 bits `write_for_patterns` swaps
     them.
     """
