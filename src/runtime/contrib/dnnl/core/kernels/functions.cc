@@ -238,7 +238,6 @@ void Pow(float alpha, float beta, const float* src, float* dst, int64_t count) {
 
 DNNL_FUNCTION(Ceil)
 DNNL_PERIODIC_FUNCTION(Cos)
-DNNL_FUNCTION(Exp)
 DNNL_FUNCTION(Floor)
 DNNL_FUNCTION(GeluTanh)
 DNNL_FUNCTION(Log)

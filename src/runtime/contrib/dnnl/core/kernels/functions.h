@@ -49,6 +49,8 @@ void Log(const float* src, float* dst, int64_t count);
 void Pow(float alpha, float beta, const float* src, float* dst, int64_t count);
 /*! \brief The nearest integer, of two the even one. */
 void Round(const float* src, float* dst, int64_t count);
+/*! \brief 1 / (1 + exp(-x)); results below 1e-38 may be zero. */
+void Sigmoid(const float* src, float* dst, int64_t count);
 void Sign(const float* src, float* dst, int64_t count);
 void Sin(const float* src, float* dst, int64_t count);
 /*! \brief log(1 + exp(x)). */

@@ -24,6 +24,7 @@
 #include <string>
 
 #include "../implementation.h"
+#include "../kernels/log_softmax.h"
 #include "../op_table.h"
 #include "changing_sizes.h"
 #include "nan_rows.h"
@@ -31,6 +32,32 @@
 #include "types.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
+
+namespace {
+
+/*! \brief Lower the logarithm along the last axis of row-major float32; false for all else. */
+bool LowerLogSoftmaxRows(const NodeReader& node, PlanBuilder* plan) {
+  const Tensor src = plan->Input(node, 0);
+  const Dims dims = src.dims();
+  const int last = static_cast<int>(dims.size()) - 1;
+  const bool is_log = FindOp(node.OpName())->algorithm == dnnl::algorithm::softmax_log;
+  const bool is_float = src.dtype() == dnnl::memory::data_type::f32;
+  if (!is_log || !is_float || node.Axis("axis", -1, last + 1) != last || !IsPlain(src.md)) {
+    return false;
+  }
+  const int64_t columns = dims.back(), rows = NumElements(dims) / columns;
+  const Tensor dst = plan->NewTensor(src.md);
+  const auto run = [rows, columns](void* const* data) {
+    LogSoftmaxOfRows(static_cast<const float*>(data[0]), static_cast<float*>(data[1]), rows,
+                     columns);
+  };
+  plan->EmitKernel(node, "softmax", run, {{DNNL_ARG_SRC, src}, {DNNL_ARG_DST, dst}});
+  plan->OfferInPlace(DNNL_ARG_SRC);
+  plan->SetOutput(node, dst);
+  return true;
+}
+
+}  // namespace
 
 ZeroRows ZeroRowsOf(const std::string& op) {
   if (op == "dnnl.masked_softmax") return ZeroRows::kMasked;
@@ -45,7 +72,7 @@ Types InferSoftmax(const NodeReader& node, const Types& inputs) {
 
 void LowerSoftmax(const NodeReader& node, PlanBuilder* plan) {
   using Softmax = dnnl::softmax_forward;
-  if (LowerSoftmaxRows(node, plan)) return;
+  if (LowerLogSoftmaxRows(node, plan) || LowerSoftmaxRows(node, plan)) return;
   const ZeroRows zeros = ZeroRowsOf(node.OpName());
   const auto describe = [&](const dnnl::memory::desc& md, int axis) {
     return Softmax::primitive_desc(plan->engine(), dnnl::prop_kind::forward_inference,
