@@ -55,16 +55,23 @@ def test_adaptive_output_size(output_size):
 
 @pytest.mark.parametrize("spatial", SIZES)
 @pytest.mark.parametrize("kind", ["max", "avg"])
-def test_fused(kind, spatial):
+@pytest.mark.parametrize("channels_last", [False, True], ids=["ncx", "nxc"])
+def test_fused(channels_last, kind, spatial):
     op, x = f"nn.{kind}_pool{spatial}d", rand(2, 16, *SIZES[spatial])
     windows = {"pool_size": 3, "strides": 2, "padding": 1}
     attrs = {name: (value,) * spatial for name, value in windows.items()}
+    scale = rand(16, *[1] * spatial, seed=2)
+    if channels_last:
+        attrs["layout"] = f"N{'DHW'[3 - spatial :]}C"
+        x, scale = np.moveaxis(x, 1, -1).copy(), scale.reshape(-1)
     out = pool(x, kind, attrs)
-    scale, z = rand(16, *[1] * spatial, seed=2), rand(*out.shape, seed=3)
+    z = rand(*out.shape, seed=3)
     body = relay.nn.relu(relay_pool(op, attrs, x) * var("s", scale.shape)) + var("z", z.shape)
     expected = np.maximum(out * scale, 0) + z
     steps = run_fused(body, {"x": x, "s": scale, "z": z}, expected)
-    (step,) = (step for step in steps if step["kind"] != "reorder")
+    *before, step = (step for step in steps if step["kind"] != "reorder")
+    # Our kernel of row-major images computes the pool alone.
+    assert [each["impl"] for each in before] == ["tvm:any"] * (kind == "max" and not channels_last)
     assert step["post_ops"] == ["binary_mul", "eltwise_relu", "binary_add"]
     assert step["impl"].startswith("jit")
 

@@ -27,6 +27,8 @@
 #include <vector>
 
 #include "../fusion/quantization.h"
+#include "../kernels/byte_means.h"
+#include "../kernels/max_pool.h"
 #include "../op_table.h"
 #include "image.h"
 #include "reduce.h"
@@ -145,14 +147,22 @@ Dims AdaptiveCounts(const NodeReader& node, const Dims& in) {
   return out;
 }
 
+/*! \brief The node whose post-ops are to be fused to a pool, and how the pool sees its result. */
+struct PoolView {
+  NodeReader node;
+  ResultView result;
+};
+
 /*!
- * \brief What is fused to a pool. One of quantized numbers gives numbers of the same scale and zero
- * point, as it computes no sum that is not divided.
+ * \brief Read what is fused to a pool. One of quantized numbers gives numbers of the same scale and
+ * zero point, as it computes no sum that is not divided.
  */
-FusedOps ReadFused(const NodeReader& node, PlanBuilder* plan, dnnl::algorithm algorithm,
+PoolView ReadFused(const NodeReader& node, PlanBuilder* plan, dnnl::algorithm algorithm,
                    ResultView view) {
-  if (!node.IsQuantized()) return FusePostOps(node, plan, view);
-  if (!node.IsDequantized(0)) throw dnnl::error(dnnl_unimplemented, "pooling has a single type");
+  if (!node.IsQuantized()) return {node, view};
+  if (!node.IsDequantized(0) || node.NumPostOps() == 0) {
+    throw dnnl::error(dnnl_unimplemented, "pooling has a single type");
+  }
   const NodeReader dequantize = node.Dequantization(0);
   const Dims dims = plan->Input(node, 0).dims();
   const auto from = Quantization::Read(dequantize, plan, dims).Values(dequantize, plan);
@@ -164,25 +174,88 @@ FusedOps ReadFused(const NodeReader& node, PlanBuilder* plan, dnnl::algorithm al
     const NodeReader last = node.PostOp(0);
     const bool is_same = last.OpName() == "qnn.quantize" &&
                          Quantization::Read(last, plan, dims).Values(last, plan) == from;
-    if (is_same) return FusePostOps(node.WithoutPostOps(), plan, view);
+    if (is_same) return {node.WithoutPostOps(), view};
   }
   view.scale = scale;
   view.shift = -scale * zero_point;
-  return FusePostOps(node, plan, view);
+  return {node, view};
+}
+
+/*!
+ * \brief Emit a max pool of a row-major image by a kernel of ours, which reads it as it is:
+ * oneDNN's code for this CPU has the channels last.
+ * \return The result without post-ops; undefined where there is no such kernel.
+ */
+Tensor LargestOfWindows(const NodeReader& node, PlanBuilder* plan, const Tensor& src,
+                        const Dims& dst_dims, const PoolWindow& window) {
+  const dnnl::memory::data_type type = src.dtype();
+  const size_t spatial = window.kernel.size();
+  MaxPoolShape shape{src.dims()[0] * src.dims()[1], {}};
+  for (size_t i = 0; i < spatial; ++i) {
+    shape.axes[i + 3 - spatial] = {src.dims()[i + 2], dst_dims[i + 2],        window.kernel[i],
+                                   window.strides[i], window.dilation[i] + 1, window.pad_begin[i]};
+  }
+  if (!IsPlain(src.md) || shape.axes[2].span() > kMaxPoolSpan) return {};
+  const auto kernel_of = [&shape](auto element) -> HostKernel {
+    using T = decltype(element);
+    return [shape](void* const* data) {
+      MaxPool(shape, static_cast<const T*>(data[0]), static_cast<T*>(data[1]));
+    };
+  };
+  HostKernel kernel;
+  if (type == dnnl::memory::data_type::f32) kernel = kernel_of(float{});
+  if (type == dnnl::memory::data_type::u8) kernel = kernel_of(uint8_t{});
+  if (type == dnnl::memory::data_type::s8) kernel = kernel_of(int8_t{});
+  // Integers that stand for themselves have no post-ops.
+  const bool is_integer = dnnl::memory::data_type_size(type) == 1 && !node.IsQuantized();
+  if (!kernel || (is_integer && node.NumPostOps() > 0)) return {};
+  const Tensor dst = plan->NewTensor(PlainDesc(dst_dims, type));
+  plan->EmitKernel(node, "pooling", kernel, {{DNNL_ARG_SRC, src}, {DNNL_ARG_DST, dst}});
+  return dst;
 }
 
 /*!
  * \brief Whether a pool is over all positions of an image, and there are many: oneDNN joins them
  * one after the other.
  */
-bool IsReduction(const NodeReader& node, const PoolWindow& window, const Dims& dims) {
+bool IsReduction(const PoolWindow& window, const Dims& dims) {
   constexpr int64_t kMostInSequence = 64;
   const auto is_zero = [](int64_t padding) { return padding == 0; };
-  return dnnl::memory::data_type_size(node.OutType()) > 1 && !node.IsQuantized() &&
-         window.kernel == Dims(dims.begin() + 2, dims.end()) &&
+  return window.kernel == Dims(dims.begin() + 2, dims.end()) &&
          NumElements(window.kernel) > kMostInSequence &&
          std::all_of(window.pad_begin.begin(), window.pad_begin.end(), is_zero) &&
          std::all_of(window.pad_end.begin(), window.pad_end.end(), is_zero);
+}
+
+/*!
+ * \brief Append a pool over all positions of an image in any layout.
+ * \return The row-major result in float32, without post-ops; undefined for other pools, and where
+ * other code is better.
+ */
+Tensor OfAllPositions(const NodeReader& node, PlanBuilder* plan, const Tensor& src,
+                      const PoolWindow& window, bool is_max) {
+  if (!IsReduction(window, src.dims())) return {};
+  const dnnl::memory::data_type type = src.dtype();
+  if (dnnl::memory::data_type_size(type) > 1 && !node.IsQuantized()) {
+    std::vector<int> spatial(window.kernel.size());
+    std::iota(spatial.begin(), spatial.end(), 2);
+    return Reduced(node, plan, is_max ? ReduceKind::kMax : ReduceKind::kMean, src, spatial);
+  }
+  // The kernel of max pools reads row-major integers, and oneDNN's code those of other layouts.
+  if (is_max || !IsPlain(src.md)) return {};
+  Dims dims(src.dims().size(), 1);
+  dims[0] = src.dims()[0];
+  dims[1] = src.dims()[1];
+  const Tensor dst = plan->NewTensor(PlainDesc(dims, dnnl::memory::data_type::f32));
+  const int64_t rows = dims[0] * dims[1], columns = NumElements(window.kernel);
+  const bool is_signed = type == dnnl::memory::data_type::s8;
+  const auto run = [=](void* const* data) {
+    auto* means = static_cast<float*>(data[1]);
+    if (is_signed) return MeansOfBytes(static_cast<const int8_t*>(data[0]), rows, columns, means);
+    MeansOfBytes(static_cast<const uint8_t*>(data[0]), rows, columns, means);
+  };
+  plan->EmitKernel(node, "reduction", run, {{DNNL_ARG_SRC, src}, {DNNL_ARG_DST, dst}});
+  return dst;
 }
 
 /*! \brief The type of a pool's result, by what counts its windows, from dimensions as NC... */
@@ -221,16 +294,20 @@ void LowerPool(const NodeReader& node, PlanBuilder* plan) {
     algorithm = dnnl::algorithm::pooling_avg_include_padding;
   }
   const ResultView view{-1, [&axes](const Tensor& operand) { return operand.Permuted(axes); }};
-  if (IsReduction(node, window, src.dims())) {
-    std::vector<int> spatial(window.kernel.size());
-    std::iota(spatial.begin(), spatial.end(), 2);
-    const bool is_max = algorithm == dnnl::algorithm::pooling_max;
-    Tensor dst = Reduced(node, plan, is_max ? ReduceKind::kMax : ReduceKind::kMean, src, spatial);
-    dst = WithPostOps(node, plan, dst, view);
+  const PoolView read = ReadFused(node, plan, algorithm, view);
+  const bool is_max = algorithm == dnnl::algorithm::pooling_max;
+  Tensor dst = OfAllPositions(node, plan, src, window, is_max);
+  if (dst.defined()) {
+    dst = WithPostOps(read.node, plan, dst, read.result);
     dst = plan->InLayout(node, dst, PlainDesc(dst_dims, node.OutType()));
     return plan->SetOutput(node, dst.Permuted(InversePermutation(axes)));
   }
-  const FusedOps fused = ReadFused(node, plan, algorithm, view);
+  if (is_max) dst = LargestOfWindows(node, plan, src, dst_dims, window);
+  if (dst.defined()) {
+    dst = WithPostOps(read.node, plan, dst, read.result);
+    return plan->SetOutput(node, dst.Permuted(InversePermutation(axes)));
+  }
+  const FusedOps fused = FusePostOps(read.node, plan, read.result);
   constexpr auto kFloat = dnnl::memory::data_type::f32;
   auto type = node.OutType();
   const auto describe = [&](const dnnl::memory::desc& src_md) {
@@ -249,7 +326,7 @@ void LowerPool(const NodeReader& node, PlanBuilder* plan) {
   type = kFloat;
   src = Cast(node, plan, src, kFloat);
   desc = DescribeForImage(node, plan, &src, describe);
-  const Tensor dst = plan->NewTensor(desc.dst_desc());
+  dst = plan->NewTensor(desc.dst_desc());
   plan->Emit(node, desc, Pool(desc), {{DNNL_ARG_SRC, src}, {DNNL_ARG_DST, dst}});
   plan->SetOutput(node, Cast(node, plan, dst, node.OutType()).Permuted(InversePermutation(axes)));
 }

@@ -1,0 +1,38 @@
+/*
+ * Licensed to the Apache Software Foundation (ASF) under one
+ * or more contributor license agreements.  See the NOTICE file
+ * distributed with this work for additional information
+ * regarding copyright ownership.  The ASF licenses this file
+ * to you under the Apache License, Version 2.0 (the
+ * "License"); you may not use this file except in compliance
+ * with the License.  You may obtain a copy of the License at
+ *
+ *   http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing,
+ * software distributed under the License is distributed on an
+ * "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+ * KIND, either express or implied.  See the License for the
+ * specific language governing permissions and limitations
+ * under the License.
+ */
+
+/*!
+ * \file src/runtime/contrib/dnnl/core/kernels/byte_means.h
+ * \brief The means of rows of 8-bit integers.
+ */
+#ifndef TVM_RUNTIME_CONTRIB_DNNL_CORE_KERNELS_BYTE_MEANS_H_
+#define TVM_RUNTIME_CONTRIB_DNNL_CORE_KERNELS_BYTE_MEANS_H_
+
+#include <cstdint>
+
+namespace tvm::runtime::contrib::dnnl_backend {
+
+/*! \brief Compute the mean of each contiguous row of uint8_t or int8_t, the sum of which is exact.
+ */
+template <typename T>
+void MeansOfBytes(const T* src, int64_t rows, int64_t columns, float* dst);
+
+}  // namespace tvm::runtime::contrib::dnnl_backend
+
+#endif  // TVM_RUNTIME_CONTRIB_DNNL_CORE_KERNELS_BYTE_MEANS_H_

@@ -1,0 +1,63 @@
+/*
+ * Licensed to the Apache Software Foundation (ASF) under one
+ * or more contributor license agreements.  See the NOTICE file
+ * distributed with this work for additional information
+ * regarding copyright ownership.  The ASF licenses this file
+ * to you under the Apache License, Version 2.0 (the
+ * "License"); you may not use this file except in compliance
+ * with the License.  You may obtain a copy of the License at
+ *
+ *   http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing,
+ * software distributed under the License is distributed on an
+ * "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+ * KIND, either express or implied.  See the License for the
+ * specific language governing permissions and limitations
+ * under the License.
+ */
+
+/*!
+ * \file src/runtime/contrib/dnnl/core/kernels/max_pool.h
+ * \brief Max pools of row-major images.
+ */
+#ifndef TVM_RUNTIME_CONTRIB_DNNL_CORE_KERNELS_MAX_POOL_H_
+#define TVM_RUNTIME_CONTRIB_DNNL_CORE_KERNELS_MAX_POOL_H_
+
+#include <array>
+#include <cstdint>
+
+namespace tvm::runtime::contrib::dnnl_backend {
+
+/*! \brief The sizes of a max pool over depth, height and width, channels first. */
+struct MaxPoolShape {
+  /*! \brief Sizes along a spatial dimension, and how the window moves there. */
+  struct Axis {
+    int64_t src{1}, dst{1}, kernel{1}, stride{1};
+    /*! \brief The distance from tap to tap. */
+    int64_t step{1};
+    /*! \brief How far the first window begins before the first value. */
+    int64_t pad{0};
+    int64_t span() const { return (kernel - 1) * step + 1; }
+  };
+
+  /*! \brief The images times their channels. */
+  int64_t planes;
+  std::array<Axis, 3> axes;
+};
+
+/*! \brief The width of the largest window that the kernel supports. */
+constexpr int64_t kMaxPoolSpan = 1024;
+
+/*!
+ * \brief Compute the pool of float, uint8_t or int8_t.
+ *
+ * NaN is dropped, and the result of a window of nothing else is the lowest finite number, as
+ * oneDNN's is.
+ */
+template <typename T>
+void MaxPool(const MaxPoolShape& shape, const T* src, T* dst);
+
+}  // namespace tvm::runtime::contrib::dnnl_backend
+
+#endif  // TVM_RUNTIME_CONTRIB_DNNL_CORE_KERNELS_MAX_POOL_H_
