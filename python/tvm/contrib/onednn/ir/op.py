@@ -22,10 +22,7 @@ The graph itself is op-agnostic. The table of the ops registers its rows here wh
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
-
-if TYPE_CHECKING:
-    from .op_view import Value
+from typing import Any, Protocol
 
 
 class Op(Protocol):
@@ -37,7 +34,7 @@ class Op(Protocol):
     def attributes(self, given: object) -> object:
         """Return the attributes of a call as the row declares them."""
 
-    def infer(self, args: Sequence[Value], attrs: object) -> Value:
+    def infer(self, args: Sequence[Any], attrs: object) -> Any:
         """Return what a call with these operands and declared attributes computes."""
 
 
@@ -81,7 +78,7 @@ def attributes_of(name: str | None, given: object) -> object:
     return given if row is None else row.attributes(given)
 
 
-def infer(name: str, args: Sequence[Value], attrs: object) -> Value:
+def infer(name: str, args: Sequence[Any], attrs: object) -> Any:
     """Return what an op computes.
 
     What a rule would refuse may raise any exception: rewrites ask for what they make, and the rules

@@ -29,6 +29,7 @@ from ..ir.dim import Dim, Size, broadcast, divided, least, product
 from ..ir.node import TUPLE, Node
 from ..ir.op import infer
 from ..ir.op_view import Tensor
+from .table import TABLE
 
 # The number of elements up to which a tensor of integers is followed: it may be a shape.
 _MAX_ELEMENTS = 16
@@ -39,7 +40,7 @@ Elements = Sequence[Optional[Size]]
 # What importers give for the end of an axis: no size is as large.
 _LARGEST = 2**31 - 1
 
-_RESHAPES = ("reshape", "expand_dims", "squeeze", "nn.batch_flatten", "contrib_reverse_reshape")
+_RESHAPES = [name for name, row in TABLE.items() if row.reshapes]
 
 
 class ShapeValues:

@@ -156,7 +156,8 @@ class Fused:
         if self._has_full_operand or self.graph.scope[user] != self.graph.scope[last]:
             return False
         # Rows of more dimensions that are columns of the data are no rows of one matrix.
-        if kept == 1 and len(root.result.shape) > 2 and getattr(root.attrs, "transpose_a", False):
+        is_transposed = root.name == "nn.matmul" and root.attrs.transpose_a
+        if kept == 1 and len(root.result.shape) > 2 and is_transposed:
             return False
         dims = call.result.shape[-kept:]
         if None not in dims:

@@ -98,7 +98,7 @@ def _is_neutral(pad: OpView, kind: str, is_not_negative: bool) -> bool:
 def _padding(pad: OpView, call: OpView, kind: str) -> list[int] | None:
     """Return the padding of the call and the pad together; None if it cannot be one padding."""
     attrs = call.attrs
-    layout = getattr(attrs, "data_layout", None) or attrs.layout
+    layout = attrs.data_layout if kind == "zero" else attrs.layout
     letters = SPATIAL[5 - len(layout) :]
     own = ints(attrs.padding)
     widths = [ints(width) for width in pad.attrs.pad_width]
