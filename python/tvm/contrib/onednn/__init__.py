@@ -18,15 +18,21 @@
 
 It imports NumPy, ml_dtypes and the standard library, and works on a graph that a reader for either
 IR makes, and a writer writes. Private: the API is :py:mod:`tvm.relay.op.contrib.dnnl`, or
-:py:mod:`tvm.relax.backend.contrib.dnnl`. The folders::
+:py:mod:`tvm.relax.backend.contrib.dnnl`. The folders, each of which imports those before it only::
 
+    ir         nodes and edits, open dimensions, an op as rules see it; op-agnostic
+    ops        a file for each family of ops; a row has an op's rule, inference and definition
     frontend   ONNX models, prepared for an importer of TVM
-    options    the arguments of partition_for_dnnl, checked
-    policy     the table of ops, the rules of its rows, and an op as rules see it
-    graph      nodes and edits, open dimensions, inference of types, and the ops in numpy
     rewrites   a file for each rewrite of a graph; the order is in `rewrites/pipeline.py`
     partition  fusion, regions, and what is too small to be worth a call
     report     what became of each op, as a table, for programs and drawn
+    verify     a compiled model against its source
+
+The files beside them::
+
+    options    the arguments of partition_for_dnnl, checked
+    cpu        the data types that oneDNN computes in on this CPU
+    failures   steps that raised: a warning each, and a line of the report
     export     libraries that are written as a whole
     host       the LLVM target of this machine
     compiled_model  a compiled model that is called with arrays

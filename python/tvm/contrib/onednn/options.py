@@ -94,7 +94,7 @@ def make_options(
     given : dict
         The other arguments by name. None stands for the PassContext's value, or the default.
     rows : Sequence[str]
-        The names of the policy's rows.
+        The names of the ops with a row.
     op_names : Callable[[], Iterable[str]]
         Returns the names of all of TVM's ops, which `exclude` may also contain.
     context : dict | None

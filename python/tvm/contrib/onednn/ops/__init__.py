@@ -14,4 +14,4 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""What the ops of the table are."""
+"""The ops: a file for each family, and their table."""

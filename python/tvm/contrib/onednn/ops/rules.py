@@ -31,7 +31,7 @@ EXCLUDED = "excluded by option"
 
 
 class Rules:
-    """The policy of one run: the rows of the ops with its options.
+    """The rules of one run: the rows of the ops with its options.
 
     Parameters
     ----------

@@ -39,7 +39,7 @@ def trimmed(graph: Graph, members: list[int], rules: Rules) -> list[int]:
     members : list[int]
         The region, in order.
     rules : Rules
-        The policy, which tells the views.
+        The rules, which tell the views.
     """
     inside = set(members)
     views: set[int] = set()

@@ -91,7 +91,7 @@ def offload(
     write : Callable[[Units, OffloadDecision], Any]
         Writes it; raises UnwritableOps.
     rules : Rules
-        The policy.
+        The rules.
     function : str
         What messages call the function.
     failures : dict[str, str]

@@ -49,7 +49,7 @@ def why_prune(calls: list[OpView], rules: Rules) -> str | None:
     calls : list[OpView]
         The calls of ops in the region.
     rules : Rules
-        The policy, which tells the heavy ops.
+        The rules, which tell the heavy ops.
     """
     if not calls:
         return "pruned: no ops"

@@ -38,7 +38,7 @@ class Units:
     graph : Graph
         The function.
     rules : Rules
-        The policy.
+        The rules.
 
     Attributes
     ----------

@@ -40,7 +40,7 @@ class Description:
     graph : Graph
         The function.
     rules : Rules
-        The policy.
+        The rules.
     function : str
         Its name.
     units, decision : Units, OffloadDecision

@@ -114,7 +114,7 @@ def make_report(
     partitions : int
         How many partitions it has.
     rows : Mapping[str, OpSchema]
-        The policy, for functions that have no record.
+        The rules, for functions that have no record.
     closed : Callable
         Tells the ops of a function that is not looked into, and why; None for any other.
     described : Callable

@@ -93,7 +93,7 @@ def rewrite(
     graph : Graph
         The graph of a function.
     rules : Rules
-        The policy.
+        The rules.
     function : str
         What messages call the function.
     failures : dict[str, str]

@@ -104,7 +104,7 @@ class ReadPositions:
     graph : Graph
         The function, in which what makes or reads a formula is several ops.
     rules : Rules
-        The policy.
+        The rules.
     """
 
     def __init__(self, graph: Graph, rules: Rules):

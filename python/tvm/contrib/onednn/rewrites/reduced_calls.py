@@ -72,7 +72,7 @@ class ReducedCalls:
     graph : Graph
         The function.
     rules : Rules
-        The policy, whose options name the type.
+        The rules, whose options name the type.
 
     Attributes
     ----------

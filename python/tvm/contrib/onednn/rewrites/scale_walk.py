@@ -79,7 +79,7 @@ class ScaleWalk:
     graph : Graph
         The function.
     rules : Rules
-        The policy.
+        The rules.
     root : int
         An op with a constant weight, by number.
     view : OpView
