@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Unary elementwise ops, PReLU, and conversions between data types."""
+"""Unary elementwise ops, and PReLU."""
 
 from __future__ import annotations
 
@@ -22,12 +22,11 @@ import math
 
 import numpy as np
 
-from .. import cpu
 from ..ir.numpy_types import Array, along, sigmoid
-from ..ir.op_view import OpView, Tensor
-from .attrs import DType, Float, Int
-from .schema import FUNCTION, OpSchema, always, eltwise, no_flops, of_values
-from .tensors import MOVED, named_tensors, tensor_reason, tensors_reason, text_of_shape
+from ..ir.op_view import OpView
+from .attrs import Float, Int
+from .schema import FUNCTION, OpSchema, always, eltwise, of_values
+from .tensors import tensor_reason, tensors_reason, text_of_shape
 
 
 def eltwise_reason(call: OpView) -> str | None:
@@ -78,23 +77,6 @@ def float32_reason(call: OpView) -> str | None:
 def clip_is_not_negative(call: OpView) -> bool:
     """Whether the lower bound of a clip is zero or more."""
     return call.attrs.a_min >= 0.0
-
-
-def cast_reason(call: OpView) -> str | None:
-    """Accept casts of booleans, 8-bit integers or floats to floats, of rank 1 or more.
-
-    oneDNN's integers saturate, where Relay's do as C does.
-    """
-    for name, tensor in named_tensors(call):
-        dtypes = cpu.REAL if name == "result" else ("bool", *MOVED)
-        reason = tensor_reason(name, tensor, 1, dtypes)
-        if reason:
-            return reason
-    return None
-
-
-def _cast_type(args, attrs):
-    return Tensor(args[0].dims, attrs.dtype)
 
 
 def erf(x: Array) -> Array:
@@ -162,15 +144,6 @@ _ALPHA = Float("alpha")
 _ALPHA_BETA = _ALPHA, Float("beta")
 
 ROWS = [
-    OpSchema(
-        "cast",
-        cast_reason,
-        attrs=(DType("dtype"),),
-        infer=_cast_type,
-        numpy=of_values(lambda x: x),
-        flops=no_flops,
-        relax="astype",
-    ),
     eltwise(
         "nn.relu",
         eltwise_reason,

@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Quantize and dequantize, and the conditions on weights in 8 bits."""
+"""Conversions: cast, quantize and dequantize, and the conditions on weights in 8 bits."""
 
 from __future__ import annotations
 
@@ -22,16 +22,30 @@ import math
 
 import numpy as np
 
+from .. import cpu
 from ..ir.numpy_types import UndefinedResult, along
 from ..ir.op_view import OpView, Tensor
 from .attrs import DType, Int
-from .schema import OpSchema
-from .tensors import EIGHT_BITS, tensor_reason, text_of_shape
+from .schema import OpSchema, no_flops, of_values
+from .tensors import EIGHT_BITS, MOVED, named_tensors, tensor_reason, text_of_shape
 
 DEQUANTIZE, QUANTIZE = "qnn.dequantize", "qnn.quantize"
 
 # The types that dequantize reads: int32, that of sums of products, as well.
 INTEGERS = (*EIGHT_BITS, "int32")
+
+
+def cast_reason(call: OpView) -> str | None:
+    """Accept casts of booleans, 8-bit integers or floats to floats, of rank 1 or more.
+
+    oneDNN's integers saturate, where Relay's do as C does.
+    """
+    for name, tensor in named_tensors(call):
+        dtypes = cpu.REAL if name == "result" else ("bool", *MOVED)
+        reason = tensor_reason(name, tensor, 1, dtypes)
+        if reason:
+            return reason
+    return None
 
 
 def quantize_reason(call: OpView) -> str | None:
@@ -192,6 +206,10 @@ def symmetric(values: np.ndarray, zero_point: np.ndarray) -> np.ndarray | None:
     return moved.astype("int8") if moved.min() >= -128 and moved.max() <= 127 else None
 
 
+def _cast_type(args, attrs):
+    return Tensor(args[0].dims, attrs.dtype)
+
+
 def _converted_type(args, attrs):
     return Tensor(args[0].dims, attrs.out_dtype or "float32")
 
@@ -210,6 +228,15 @@ def _dequantize(attrs, result_type, x, scale, zero_point):
 _FIELDS = dict(attrs=(Int("axis", -1), DType("out_dtype")), infer=_converted_type)
 
 ROWS = [
+    OpSchema(
+        "cast",
+        cast_reason,
+        attrs=(DType("dtype"),),
+        infer=_cast_type,
+        numpy=of_values(lambda x: x),
+        flops=no_flops,
+        relax="astype",
+    ),
     OpSchema(
         QUANTIZE, quantize_reason, **_FIELDS, numpy=_quantize, post="quantize", relax="quantize"
     ),
