@@ -129,7 +129,7 @@ class Plugin:
     # `import tvm` calls the first group's; `torch.compile(backend="tvm_dnnl")` loads the second's.
     entry_points = (
         '[project.entry-points."tvm.backends"]\ndnnl = "tvm_dnnl:autoload"\n\n'
-        '[project.entry-points."torch_dynamo_backends"]\ntvm_dnnl = "tvm_dnnl:torch_backend"'
+        '[project.entry-points."torch_dynamo_backends"]\ntvm_dnnl = "tvm_dnnl.dynamo:torch_backend"'
     )
     package = "tvm_dnnl"
     licenses, readme = "licenses_relax.md", "readme_relax.md"

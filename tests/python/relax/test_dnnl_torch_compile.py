@@ -16,6 +16,7 @@
 # under the License.
 """`torch.compile`: what is compiled, what is compiled again, and what PyTorch runs instead."""
 
+import importlib
 import logging
 import subprocess
 import sys
@@ -101,6 +102,42 @@ def test_weights_change(caplog):
     model.norm.running_mean.add_(1.0)
     check(fast, model, x)
     assert len(logged(caplog)) == 4
+
+
+def test_weights_change_uncounted():
+    """Writes through `.data` or numpy leave the version of a tensor as it is."""
+    model, x = Perceptron(False).eval(), torch.randn(8, 64)
+    fast = compiled(model)
+    check(fast, model, x)
+    model.down.weight.data.copy_(torch.randn(64, 256))
+    check(fast, model, x)
+    model.up.bias.data[3] += 1
+    check(fast, model, x)
+    model.up.weight.detach().numpy()[:] *= 0.5
+    check(fast, model, x)
+
+
+def test_one_weight_changes_uncounted():
+    """A single element of a large weight is noticed later, with a warning."""
+    model, x = nn.Linear(512, 256).eval(), torch.ones(1, 512)
+    fast = compiled(model)
+    with torch.no_grad():
+        fast(x)
+        model.weight.data[100, 3] += 100
+        with pytest.warns(RuntimeWarning, match="through `.data`"):
+            for _ in range(8):
+                fast(x)
+    check(fast, model, x)
+
+
+def test_recurrent(caplog):
+    """By default, TorchDynamo skips these layers: the entry point lets it trace them."""
+    caplog.set_level(logging.INFO, LOGGER)
+    assert importlib.import_module("tvm_dnnl.dynamo").torch_backend is tvm_dnnl.torch_backend
+    model = nn.LSTM(8, 16, batch_first=True).eval()
+    fast = compiled(model)
+    check(lambda x: fast(x)[:1], lambda x: model(x)[:1], torch.randn(2, 5, 8))
+    assert [own == total for own, total in logged(caplog)] == [True]
 
 
 def test_shapes(caplog):

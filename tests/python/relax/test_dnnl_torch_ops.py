@@ -28,12 +28,15 @@ from dnnl_aten import draws, functions, layers, pointwise, reductions, tensors  
 from dnnl_aten.expected import REFUSED, WITHOUT_CALLS  # noqa: E402
 
 aten = torch.ops.aten
+_NAMES = [
+    name.removeprefix("aten::").partition(".")
+    for name in torch._C._dispatch_get_all_op_names()
+    if name.startswith("aten::")
+]
 CORE = {
-    f"{name}.{overload}": getattr(getattr(aten, name), overload)
-    for name in dir(aten)
-    if isinstance(getattr(aten, name), torch._ops.OpOverloadPacket)
-    for overload in getattr(aten, name).overloads()
-    if torch.Tag.core in getattr(getattr(aten, name), overload).tags
+    f"{name}.{overload or 'default'}": op
+    for name, _, overload in _NAMES
+    if torch.Tag.core in (op := getattr(getattr(aten, name), overload or "default")).tags
 }
 CALLS = {
     name: (CORE[name], calls)

@@ -84,7 +84,8 @@ def check(op, calls, build):
         Returns what runs a `torch.export.ExportedProgram` on arrays.
     """
     model = _Apply(op, calls)
-    inputs = _tensors([(each.args, each.kwargs) for each in calls])
+    # torch.export 2.13 checks the base of a view that is an input, and an exported one has none.
+    inputs = tuple(each.clone() for each in _tensors([(each.args, each.kwargs) for each in calls]))
     with torch.no_grad():
         want = [_tensors(op(*each.args, **each.kwargs)) for each in calls]
         got = build(torch.export.export(model, inputs))(*inputs)
@@ -95,7 +96,9 @@ def check(op, calls, build):
             one, dtype = np.asarray(got.pop(0)), str(other.dtype).removeprefix("torch.")
             assert (one.shape, one.dtype) == (tuple(other.shape), dtype), f"call {i}"
             # Elementary functions in float32, and sums of a few hundred products, reordered.
-            np.testing.assert_allclose(one, other.numpy(), 2e-4, 2e-5, err_msg=f"call {i}")
+            np.testing.assert_allclose(
+                one, other.resolve_neg().numpy(), 2e-4, 2e-5, err_msg=f"call {i}"
+            )
 
 
 class _Apply(torch.nn.Module):

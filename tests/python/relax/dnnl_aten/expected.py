@@ -39,6 +39,8 @@ WITHOUT_CALLS = {
     "rand.default": _RANDOM,
     "randn.default": _RANDOM,
     "randperm.default": _RANDOM,
+    "resize_.default": "changes an argument: torch.export replaces it",
+    "sym_is_contiguous.default": _NUMBER,
     "sym_numel.default": _NUMBER,
     "sym_size.int": _NUMBER,
     "sym_storage_offset.default": _NUMBER,
@@ -47,24 +49,7 @@ WITHOUT_CALLS = {
 
 #: (op, number of the call): a pattern of the reason.
 REFUSED = {
-    (name, i): "has no converter"
-    for name, count in (
-        ("masked_scatter.default", 2),
-        ("_cdist_forward.default", 2),
-        ("_pdist_forward.default", 2),
-        ("_fft_r2c.default", 1),
-        ("_fft_c2r.default", 1),
-    )
-    for i in range(count)
+    ("histc", 6): "has no converter",
+    ("_fft_r2c.default", 0): "no complex types",
+    ("_fft_c2r.default", 0): "no complex types",
 }
-REFUSED["histc", 6] = "has no converter"
-_FIRST = "the first result of this op only"
-REFUSED.update({("native_layer_norm.default", i): _FIRST for i in range(4)})
-REFUSED.update(
-    {
-        ("native_dropout.default", 0): _FIRST,
-        ("as_strided.default", 0): "Reshape expects",
-        ("as_strided.default", 1): "storage_offset is not supported",
-        ("as_strided.default", 2): "non-contiguous stride",
-    }
-)

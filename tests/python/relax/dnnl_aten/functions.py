@@ -31,6 +31,19 @@ def _resized(mode, sizes, **options):
     ]
 
 
+_F = torch.fft
+
+
+def _inverse_stft(x):
+    x = _stft(x)
+    return torch.istft(x * torch.polar(torch.ones(()), x.angle()), 16, 8, window=_WINDOW)
+
+
+def _stft(x):
+    return torch.stft(x, 16, 8, window=_WINDOW, return_complex=True)
+
+
+_WINDOW = torch.hann_window(16)
 _SIZES = (5, 5), (7, 13), (18, 20)
 
 CALLS = {
@@ -78,6 +91,19 @@ CALLS = {
             Call(f(3, 4, dtype=torch.float64), 5, -1, 1),
             Call(f(9)),  # a range of the elements
         ],
+    ),
+    "stft": (lambda x: (_stft(x).abs(), torch.view_as_real(_stft(x))), [Call(f(2, 64))]),
+    "istft": (_inverse_stft, [Call(f(2, 64))]),
+    "fft": (
+        lambda x: (
+            _F.fft(x).abs(),
+            _F.irfft(_F.rfft(x)[..., :7], n=15, norm="forward"),
+            _F.fftn(x, dim=(0, 2)).real,
+            _F.ifft2(_F.fft2(x, norm="ortho")).conj().imag,
+            _F.irfft2(_F.rfft2(x)),
+            torch.cat([_F.rfft(x) + _F.rfft(2 * x), _F.rfft(x) / 3], 1).angle(),
+        ),
+        [Call(f(2, 6, 20))],
     ),
     "masked_assignment": (
         lambda x, value: torch.where(x > 0, x, value).masked_fill(x < -1, 2.0),

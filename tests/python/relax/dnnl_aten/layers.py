@@ -79,6 +79,17 @@ CALLS = {
     ],
     "max_pool2d_with_indices.default": _max_pool(2),
     "max_pool3d_with_indices.default": _max_pool(3),
+    "avg_pool1d.default": [
+        Call(f(2, 3, 9), [2]),
+        Call(f(2, 3, 9), [3], [2], [1], True),
+        Call(f(2, 3, 9), [3], [2], [1], True, False),
+        Call(f(3, 9), [2], [2]),
+    ],
+    "adaptive_avg_pool1d.default": [
+        Call(f(2, 3, 9), [1]),
+        Call(f(2, 3, 9), [4]),
+        Call(f(3, 9), [2]),
+    ],
     "avg_pool2d.default": _avg_pool(2),
     "avg_pool3d.default": _avg_pool(3),
     "_adaptive_avg_pool2d.default": [

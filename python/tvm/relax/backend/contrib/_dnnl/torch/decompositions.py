@@ -21,11 +21,12 @@ Each returns NotImplemented for calls that the importer reads as they are.
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import torch
 
-from . import promotion
+from . import fourier, pools, promotion, selections
 from .graphs import aten
 from .promotion import cast
 
@@ -89,19 +90,49 @@ def _arg(op):
 
 
 def _cumsum(x, dim, *, dtype=None):
-    if x.numel() == 0:
-        return x.clone() if dtype is None else cast(x, dtype)
+    if x.numel() == 0 or x.dim() == 0:
+        return cast(x.clone(), dtype or _total_type(x))
     return NotImplemented
+
+
+def _softmax(x, dim, half_to_float):
+    """Return 1 for a number, or NaN."""
+    return (x - x).exp() if x.dim() == 0 else NotImplemented
+
+
+def _log_softmax(x, dim, half_to_float):
+    return x - x if x.dim() == 0 else NotImplemented
+
+
+def _elu(x, alpha=1.0, scale=1.0, input_scale=1.0):
+    if scale == 1 and input_scale == 1:
+        return NotImplemented
+    return torch.where(x > 0, x, ((x * input_scale).exp() - 1) * alpha) * scale
+
+
+def _slice(x, dim=0, start=None, end=None, step=1):
+    """Write a slice of nothing as such: the importer's begins behind the end."""
+    size = x.shape[dim]
+    if not all(isinstance(each, (int, type(None))) for each in (size, start, end)):
+        return NotImplemented
+    if range(size)[slice(start, end, step)]:
+        return NotImplemented
+    shape = list(x.shape)
+    shape[dim] = 0
+    return x.new_zeros(shape)
+
+
+def _split_with_sizes(x, sizes, dim=0):
+    if 0 not in sizes:
+        return NotImplemented
+    ends = itertools.accumulate(sizes)
+    return tuple(x.narrow(dim, end - size, size) for size, end in zip(sizes, ends))
 
 
 def _sort(x, dim=-1, descending=False):
     if x.dim() == 0:
         return x.clone(), torch.zeros((), dtype=torch.int64)
     return NotImplemented
-
-
-def _index_select(x, dim, index):
-    return NotImplemented if index.dim() else aten.index_select.default(x, dim, index.reshape(1))
 
 
 def _topk(x, k, dim=-1, largest=True, sorted=True):
@@ -138,128 +169,23 @@ def _group_norm(x, weight, bias, batch, channels, size, groups, eps):
     return aten.native_group_norm.default(x, weight, bias, batch, channels, size, groups, eps)
 
 
-def _scatter_add(x, dim, index, source):
-    return aten.scatter_reduce.two(x, dim, index, source, "sum")
+def _cdist(x, y, p, compute_mode):
+    return _norm(x.unsqueeze(-2) - y.unsqueeze(-3), p)
 
 
-def _scatter_reduce(x, dim, index, source, reduce, *, include_self=True):
-    """Reduce with the element itself: it is the identity where PyTorch leaves it out."""
-    is_whole = index.shape == source.shape
-    for axis, size in enumerate(index.shape):
-        source = source if is_whole else source.narrow(axis, 0, size)
-    if reduce == "mean":
-        ones = torch.ones_like(source)
-        total = aten.scatter_reduce.two(x, dim, index, source, "sum", include_self=include_self)
-        counts = torch.ones_like(x) if include_self else torch.zeros_like(x)
-        counts = aten.scatter_add.default(counts, dim, index, ones).clamp(min=1)
-        return total / counts if x.is_floating_point() else total // counts
-    if not include_self:
-        low, high = -math.inf, math.inf
-        if not x.is_floating_point():
-            low, high = torch.iinfo(x.dtype).min, torch.iinfo(x.dtype).max
-        identity = {"sum": 0, "prod": 1, "amax": low, "amin": high}[reduce]
-        x = aten.scatter.value(x, dim, index, identity)
-    elif is_whole:
-        return NotImplemented
-    return aten.scatter_reduce.two(x, dim, index, source, reduce)
+def _pdist(x, p=2.0):
+    rows, columns = torch.triu_indices(x.shape[0], x.shape[0], 1).unbind()
+    first, second = (aten.index_select.default(x, 0, each) for each in (rows, columns))
+    return _norm(first - second, p)
 
 
-def _scatter(x, dim, index, source):
-    """Leave out the part of the source that no index reads."""
-    if index.shape == source.shape:
-        return NotImplemented
-    for axis, size in enumerate(index.shape):
-        source = source.narrow(axis, 0, size)
-    return aten.scatter.src(x, dim, index, source)
-
-
-def _index_put(x, indices, values, accumulate=False):
-    """Assign by a mask as a `where`, and by indices as a scatter along their merged axes."""
-    given = [(axis, each) for axis, each in enumerate(indices) if each is not None]
-    if any(each.dtype in (torch.bool, torch.uint8) for _, each in given):
-        return _masked_put(x, given, values, accumulate) if len(given) == 1 else NotImplemented
-    axes = [axis for axis, _ in given]
-    rest = [axis for axis in range(x.dim()) if axis not in axes]
-    positions = torch.broadcast_tensors(*(each for _, each in given))
-    linear = 0
-    for axis, each in zip(axes, positions):
-        each = cast(each, torch.int64)
-        linear = linear * x.shape[axis] + torch.where(each < 0, each + x.shape[axis], each)
-    count, size = linear.numel(), math.prod(x.shape[axis] for axis in rest)
-    # PyTorch puts the axes of the indices where they were if these are adjacent, else first.
-    front = axes[0] if axes == list(range(axes[0], axes[-1] + 1)) else 0
-    sizes = [x.shape[axis] for axis in rest]
-    values = cast(values, x.dtype).expand(*sizes[:front], *linear.shape, *sizes[front:])
-    order = [*range(front, front + linear.dim()), *range(front)]
-    order += range(front + linear.dim(), values.dim())
-    values = values.permute(order).reshape(count, size)
-    order = axes + rest
-    data = x.permute(order)
-    shape, linear = data.shape, linear.reshape(count, 1).expand(count, size)
-    data = data.reshape(math.prod(x.shape[axis] for axis in axes), size)
-    if accumulate:
-        data = aten.scatter_reduce.two(data, 0, linear, values, "sum")
-    else:
-        data = aten.scatter.src(data, 0, linear, values)
-    return data.reshape(shape).permute([order.index(axis) for axis in range(x.dim())])
-
-
-def _masked_put(x, given, values, accumulate):
-    axis, mask = given[0]
-    rest = x.dim() - axis - mask.dim()
-    if values.dim() > rest:
-        place = values.dim() - rest - 1
-        if values.shape[place] != 1:
-            return NotImplemented
-        front, back = values.shape[:place], values.shape[place + 1 :]
-        values = values.reshape(*front, *[1] * mask.dim(), *back)
-    mask, values = mask.reshape(*mask.shape, *[1] * rest), cast(values, x.dtype)
-    return torch.where(cast(mask, torch.bool), x + values if accumulate else values, x)
-
-
-def _embedding_bag(
-    weight, indices, offsets, scale=False, mode=0, sparse=False, factors=None, last=False, pad=-1
-):
-    """Reduce the embeddings of each bag; gradients alone read the results after the first."""
-    if pad >= 0:
-        return NotImplemented
-    offsets = offsets[:-1] if last else offsets
-    bags = (torch.arange(indices.numel())[:, None] >= offsets[None]).sum(1) - 1
-    rows = aten.index_select.default(weight, 0, indices)
-    rows = rows if factors is None else rows * factors[:, None]
-    counts = torch.zeros_like(offsets).scatter_add(0, bags, torch.ones_like(bags))
-    index, result = bags[:, None].expand_as(rows), rows.new_zeros(offsets.numel(), rows.shape[1])
-    if mode == 2:
-        result = result.scatter_reduce(0, index, rows, "amax", include_self=False)
-    else:
-        result = result.scatter_add(0, index, rows)
-    if mode == 1:
-        result = result / counts.clamp(min=1)[:, None]
-    return result, bags, counts, counts
-
-
-def _histc(x, bins=100, min=0, max=0):
-    """Count the elements of each bin, unless the range depends on them."""
-    if min >= max:
-        return NotImplemented
-    x = x.reshape(-1)
-    inside = (x >= min) & (x <= max)
-    # In PyTorch's order of operations: rounding decides the bin of an element at an edge.
-    place = (torch.where(inside, x, min) - min) * bins / (max - min)
-    place = cast(place, torch.int64).clamp(max=bins - 1)
-    return x.new_zeros(bins).scatter_add(0, place, cast(inside, x.dtype))
-
-
-def _unfold(x, dim, size, step):
-    """Take the windows of an axis by their indices."""
-    if x.dim() == 0:
-        return x.reshape(1)[:size]
-    starts = torch.arange(0, x.shape[dim] - size + 1, step)
-    windows = starts[:, None] + torch.arange(size)
-    items = aten.index_select.default(x, dim, windows.reshape(-1))
-    dim = dim % x.dim()
-    shape = *x.shape[:dim], starts.numel(), size, *x.shape[dim + 1 :]
-    return items.reshape(shape).movedim(dim + 1, -1)
+def _norm(x, p):
+    """Return the p-norm along the last axis."""
+    if p == 0:
+        return cast(x != 0, x.dtype).sum(-1)
+    if p == math.inf:
+        return x.abs().amax(-1)
+    return x.abs().sum(-1) if p == 1 else x.abs().pow(p).sum(-1).pow(1 / p)
 
 
 def _unbatched(op, rank):
@@ -283,8 +209,14 @@ _DECOMPOSITIONS = {
     aten.any.dims: _any,
     aten.argmax.default: _arg(aten.argmax.default),
     aten.argmin.default: _arg(aten.argmin.default),
+    aten._cdist_forward.default: _cdist,
+    aten._pdist_forward.default: _pdist,
     aten.cumsum.default: _cumsum,
-    aten.index_select.default: _index_select,
+    aten.elu.default: _elu,
+    aten.slice.Tensor: _slice,
+    aten.split_with_sizes.default: _split_with_sizes,
+    aten._softmax.default: _softmax,
+    aten._log_softmax.default: _log_softmax,
     aten.prod.default: _prod(aten.prod.default),
     aten.prod.dim_int: _prod(aten.prod.dim_int),
     aten.sort.default: _sort,
@@ -293,18 +225,11 @@ _DECOMPOSITIONS = {
     aten.max.dim: _max,
     aten.min.dim: _extremum(aten.argmin.default),
     aten.native_group_norm.default: _group_norm,
-    aten.scatter.src: _scatter,
-    aten.scatter_add.default: _scatter_add,
-    aten.scatter_reduce.two: _scatter_reduce,
-    aten.index_put.default: _index_put,
-    aten.unfold.default: _unfold,
-    aten.histc.default: _histc,
-    aten._embedding_bag.default: _embedding_bag,
-    aten._embedding_bag_forward_only.default: _embedding_bag,
     aten.max_pool2d_with_indices.default: _unbatched(aten.max_pool2d_with_indices.default, 2),
     aten.max_pool3d_with_indices.default: _unbatched(aten.max_pool3d_with_indices.default, 3),
-    aten.avg_pool2d.default: _unbatched(aten.avg_pool2d.default, 2),
-    aten.avg_pool3d.default: _unbatched(aten.avg_pool3d.default, 3),
+    aten.avg_pool1d.default: pools.average_1d,
+    aten.avg_pool2d.default: pools.average(aten.avg_pool2d.default, 2),
+    aten.avg_pool3d.default: pools.average(aten.avg_pool3d.default, 3),
     aten._adaptive_avg_pool2d.default: _unbatched(aten._adaptive_avg_pool2d.default, 2),
     **{op: _reduced(op) for op in _REDUCTIONS},
 }
@@ -312,4 +237,6 @@ _DECOMPOSITIONS = {
 
 def table() -> dict:
     """Return the decompositions, for `torch.export.ExportedProgram.run_decompositions`."""
-    return {**promotion.DECOMPOSITIONS, **_DECOMPOSITIONS}
+    families = promotion, selections, fourier
+    shared = {op: each for family in families for op, each in family.DECOMPOSITIONS.items()}
+    return {**shared, **_DECOMPOSITIONS}

@@ -27,6 +27,8 @@ from torch._guards import tracing
 from torch._subclasses.fake_tensor import FakeTensorMode
 from tvm import relax
 
+from .weights import Watch
+
 #: A graph is compiled for each set of weights and shapes, at most this often.
 _MAX_VARIANTS = 16
 #: TVM's kernels and oneDNN's read tensors from such addresses, as PyTorch and TVM allocate them.
@@ -65,9 +67,28 @@ class Graph:
             key = tuple(map(_key, args, map(self._is_weight, range(len(args)), args)))
             key += tuple(_key(each, True) for each in self._own)
             run = self._variants.get(key)
+            if run is not None and self._has_other_weights(run):
+                del self._variants[key]
+                run = None
             if run is None:
                 run = self._variants[key] = self._compile(args)
             return run(*args)
+
+    def _has_other_weights(self, run) -> bool:
+        """Tell whether weights were changed in a way that their versions do not count."""
+        watch = getattr(run, "watch", None)
+        if not isinstance(watch, Watch):
+            return False  # PyTorch runs this graph
+        if watch.is_changed():
+            return True
+        if not watch.is_part_changed():
+            return False
+        message = (
+            f"tvm_dnnl: a few elements of the weights of {self._name} were changed through `.data` "
+            "or numpy, which is not noticed at once: earlier results may be of the old weights"
+        )
+        warnings.warn(message, RuntimeWarning, stacklevel=4)
+        return True
 
     def _is_weight(self, i, arg):
         return self._is_static[i] or isinstance(arg, torch.nn.Parameter)
@@ -126,6 +147,7 @@ class Graph:
             return tuple(plain[0] if plain else next(tensors) for plain in outputs)
 
         run.weights = frozen  # The key has the identities of weights: they must stay alive.
+        run.watch = Watch(each.detach() for each in (*frozen.buffers(), *self._own))
         return run
 
 

@@ -21,6 +21,7 @@ from __future__ import annotations
 import torch
 from torch.export.graph_signature import InputKind, InputSpec, TensorArgument
 from torch.fx import Node
+from torch.utils._pytree import tree_leaves
 
 aten = torch.ops.aten
 
@@ -55,7 +56,7 @@ def add_constant(program, like: Node, value: torch.Tensor) -> Node:
 
 def call(target, *args, **kwargs) -> Node:
     """Add a call where its graph currently inserts nodes, with the type of its result."""
-    graph = next(arg.graph for arg in args if isinstance(arg, Node))
+    graph = next(arg.graph for arg in tree_leaves(args) if isinstance(arg, Node))
     node = graph.call_function(target, args, kwargs)
     real_args = torch.fx.map_arg(args, lambda arg: arg.meta["val"])
     node.meta = {"val": target(*real_args, **kwargs)}

@@ -23,7 +23,17 @@ import tvm
 from torch.export.graph_signature import ConstantArgument, OutputKind
 from tvm.relax.frontend import torch as frontend
 
-from . import decompositions, fold, masks, recurrent, registration, resizes, simplify
+from . import (
+    decompositions,
+    fold,
+    fourier,
+    masks,
+    recurrent,
+    registration,
+    resizes,
+    results,
+    simplify,
+)
 from .graphs import argument, aten
 
 #: Ops that are converted as they are: this backend runs them as one kernel, or as fewer ops than
@@ -46,6 +56,7 @@ def import_program(program: torch.export.ExportedProgram) -> tvm.IRModule:
 def prepared(program) -> tuple[torch.export.ExportedProgram, dict]:
     """Return a program that is decomposed and rewritten, and the values of its constants."""
     table = {**torch.export.default_decompositions(), **decompositions.table()}
+    table.update(results.table(program))
     for op in (*_KEPT, *resizes.RESIZES, *recurrent.kept(program)):
         table.pop(op, None)
     program = program.run_decompositions(table)
@@ -54,6 +65,7 @@ def prepared(program) -> tuple[torch.export.ExportedProgram, dict]:
     _check(program)
     _drop_plain_inputs(program)
     _drop_plain_outputs(program)
+    fourier.split_complex(program)
     simplify.rewrite(program, fold.fold(program))
     masks.rewrite(program, fold.fold(program))
     return program, fold.fold(program)
@@ -98,7 +110,9 @@ def _check_converters(program, converters) -> None:
     """Refuse ops that neither TVM's importer nor this folder can read."""
     for node in program.graph.nodes:
         if node.op == "call_function" and node.target.__name__ not in converters:
-            raise registration.refusal(node, "this op has no converter")
+            is_complex = any(map(fourier.is_complex, (node, *node.all_input_nodes)))
+            reason = "TVM has no complex types" if is_complex else "this op has no converter"
+            raise registration.refusal(node, reason)
 
 
 def _check(program) -> None:

@@ -37,9 +37,6 @@ _ARITHMETIC = (
     aten.atan2.default,
     aten.maximum.default,
     aten.minimum.default,
-    aten.pow.Scalar,
-    aten.pow.Tensor_Scalar,
-    aten.pow.Tensor_Tensor,
 )
 
 
@@ -132,6 +129,37 @@ def _div_mode(x, other, *, rounding_mode=None):
     return torch.where(other == 0, x / other, torch.where(is_above, quotient - 1, quotient))
 
 
+def _pow(op):
+    """Return the decomposition of a power: Relax has none of integers."""
+
+    def decompose(x, exponent):
+        dtype = torch.result_type(x, exponent)
+        if dtype.is_floating_point or dtype.is_complex:
+            return _in_type(op, torch.result_type)(x, exponent)
+        if not isinstance(exponent, torch.Tensor):
+            # The importer multiplies.
+            return NotImplemented if x.dtype == dtype else op(cast(x, dtype), exponent)
+        x = cast(x if isinstance(x, torch.Tensor) else torch.full((), x), dtype)
+        return _integer_power(x, cast(exponent, dtype))
+
+    return decompose
+
+
+def _integer_power(x, exponent):
+    """Square and multiply. Powers above 126 are 0, 1 or -1, or exceed every type."""
+    size = torch.where(exponent > 126, 126 + exponent % 2, exponent)
+    result, square = torch.ones_like(x), x
+    for bit in range(7):
+        result = torch.where((size & 1 << bit) != 0, result * square, result)
+        square = square * square
+    if not exponent.dtype.is_signed:
+        return result
+    # The reciprocal is an integer for 1 and -1 only.
+    is_odd = exponent % 2 != 0
+    reciprocal = torch.where(x == 1, 1, torch.where(x == -1, torch.where(is_odd, -1, 1), 0))
+    return torch.where(exponent < 0, cast(reciprocal, x.dtype), result)
+
+
 def _mul(op):
     """Return the decomposition of a product: that of booleans is their `and`."""
 
@@ -189,6 +217,7 @@ DECOMPOSITIONS = {
     aten.add.Scalar: _sum(aten.add.Scalar, "add"),
     aten.sub.Tensor: _sum(aten.sub.Tensor, "sub"),
     aten.sub.Scalar: _sum(aten.sub.Scalar, "sub"),
+    **{op: _pow(op) for op in (aten.pow.Scalar, aten.pow.Tensor_Scalar, aten.pow.Tensor_Tensor)},
     aten.mul.Tensor: _mul(aten.mul.Tensor),
     aten.mul.Scalar: _mul(aten.mul.Scalar),
     aten.div.Tensor_mode: _div_mode,

@@ -24,10 +24,10 @@ import torch
 from tvm import relax, tirx
 from tvm.relax.frontend.torch.exported_program_translator import ExportedProgramImporter
 
-from . import attention, convolutions, indexing, recurrent, resizes, views
+from . import attention, convolutions, indexing, matmuls, recurrent, resizes, views
 
 #: Files of this folder. Each has `CONVERTERS`, a dict from the op to its converter.
-_FAMILIES = attention, convolutions, resizes, views
+_FAMILIES = attention, convolutions, matmuls, resizes, views
 
 
 def convert_map(values: dict):

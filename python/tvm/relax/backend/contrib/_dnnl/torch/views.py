@@ -19,6 +19,7 @@
 from __future__ import annotations
 
 import torch
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 from tvm import relax, tirx
 
 from .graphs import argument
@@ -49,15 +50,23 @@ def _slice(node, importer):
     axis, start, step = (argument(node, name) for name in ("dim", "start", "step"))
     axis, start, x = axis % len(node.meta["val"].shape), start or 0, importer.env[node.args[0]]
     size = _exported_dims(node, importer)[axis]
-    if not isinstance(size, tirx.Var) or not isinstance(start, int) or start < 0:
+    if not isinstance(size, tirx.Var) or not _is_positive(start, step):
         return importer._slice(node)
     emit = importer.block_builder.emit
-    indices = emit(relax.op.arange(0, size, 1, "int64"))
+    begin = importer.env.get(start, start) if step == 1 else 0
+    indices = emit(relax.op.arange(begin, begin + size, 1, "int64"))
     if step != 1:
         indices = emit(relax.op.multiply(indices, relax.const(step, "int64")))
-    if start:
-        indices = emit(relax.op.add(indices, relax.const(start, "int64")))
+        if start:
+            indices = emit(relax.op.add(indices, relax.const(start, "int64")))
     return emit(relax.op.take(x, indices, axis, mode="clip"))
+
+
+def _is_positive(start, step) -> bool:
+    """Whether a slice is known to begin at 0 or later."""
+    if isinstance(start, torch.fx.Node):
+        return step == 1 and statically_known_true(start.meta["val"] >= 0)
+    return start >= 0
 
 
 def _exported_dims(node, importer):
