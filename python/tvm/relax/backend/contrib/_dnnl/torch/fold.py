@@ -28,7 +28,8 @@ from torch.fx import Node
 
 from .graphs import add_constant, constants
 
-#: A result that is larger than this and than its operands, such as a broadcast, is not folded.
+#: A result that is larger than this and than its operands, such as a broadcast, is not folded, nor
+#: one without elements: TVM refuses the strides of such a constant.
 _MAX_ELEMENTS = 1 << 20
 
 
@@ -67,6 +68,6 @@ def _is_worth(node: Node, result, values: dict) -> bool:
     if not isinstance(results, (list, tuple)):
         return False
     return all(
-        isinstance(each, torch.Tensor) and each.numel() <= max([_MAX_ELEMENTS, *sizes])
+        isinstance(each, torch.Tensor) and 0 < each.numel() <= max([_MAX_ELEMENTS, *sizes])
         for each in results
     )

@@ -63,6 +63,9 @@ def _converted(node, importer, own, theirs):
         if node.target is operator.getitem and node.args[1] != 0:
             _check_is_tuple(importer.env[node.args[0]])
         result = own(node, importer) if own else theirs(node)
+        if isinstance(result, relax.Call):
+            # TVM's pools of an image without a batch return it without a type.
+            result = importer.block_builder.emit(result)
         _check_type(result, node.meta.get("val"))
     except Exception as error:
         raise refusal(node, str(error).strip() or type(error).__name__) from error

@@ -38,12 +38,18 @@ def rewrite(program, values: dict[Node, torch.Tensor]) -> None:
 
 
 def _without_empty(node: Node) -> None:
-    """Leave out tensors of shape (0,), which cat accepts with tensors of any rank."""
-    kept = [each for each in node.args[0] if shape(each) != (0,)]
+    """Leave out parts of no elements. cat accepts those of shape (0,) with tensors of any rank."""
+    axis = argument(node, "dim")
+    kept = [each for each in node.args[0] if shape(each) != (0,) and not _is_zero(each, axis)]
     if len(kept) == 1:
         node.replace_all_uses_with(kept[0])
     elif kept and len(kept) < len(node.args[0]):
         node.args = (kept, *node.args[1:])
+
+
+def _is_zero(node: Node, axis: int) -> bool:
+    size = shape(node)[axis]
+    return isinstance(size, int) and size == 0
 
 
 def is_true(node: Node, values: dict) -> bool:
