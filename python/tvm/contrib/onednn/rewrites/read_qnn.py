@@ -188,9 +188,8 @@ class _Reader:
 
         It is the integer 0, whatever the zero point.
         """
-        if pool.name not in _POOLS or not pool.attrs.count_include_pad:
-            return True
-        if not any(ints(pool.attrs.padding) or (1,)):
+        attrs = pool.attrs
+        if not getattr(attrs, "count_include_pad", False) or not any(ints(attrs.padding) or (1,)):
             return True
         return zero.is_constant and not zero.value.any()
 
