@@ -111,7 +111,7 @@ def _elu(x, alpha=1.0, scale=1.0, input_scale=1.0):
 
 
 def _slice(x, dim=0, start=None, end=None, step=1):
-    """Write a slice of nothing as such: the importer's begins behind the end."""
+    """Write a slice of nothing as such: the importer's begins after the end."""
     size = x.shape[dim]
     if not all(isinstance(each, (int, type(None))) for each in (size, start, end)):
         return NotImplemented

@@ -74,7 +74,7 @@ def window_count(size, kernel, stride, padding, ceil_mode) -> int:
     """Return the number of windows of a pool along an axis."""
     span = size + 2 * padding - kernel
     count = (-(-span // stride) if ceil_mode else span // stride) + 1
-    # PyTorch drops a window that begins in the padding behind the image.
+    # PyTorch drops a window that begins in the padding after the image.
     return count - bool(ceil_mode and (count - 1) * stride >= size + padding)
 
 
