@@ -58,7 +58,7 @@ def sentences(batch, length):
 def test_bert():
     """TVM's importer: 106 of 132 ops in 3 partitions. The embedding and two casts stay."""
     figures, kinds = check(Bert().eval(), sentences(2, 16))
-    assert figures == (76, 79, 1)
+    assert figures == ((63, 71, 1) if is_4() else (76, 79, 1))
     assert kinds["dnnl.attention"] == 2
 
 
@@ -74,7 +74,12 @@ def test_open_bert():
     dims = {0: export.Dim("batch", min=2, max=9), 1: export.Dim("length", min=2, max=64)}
     calls = sentences(3, 16), sentences(2, 7), sentences(5, 30)
     figures, _ = check(Bert().eval(), *calls, dynamic_shapes=(dims, dims))
-    assert figures[0] == 76 and figures[2] == 1
+    assert figures[0] == (63 if is_4() else 76) and figures[2] == 1
+
+
+def is_4():
+    """Whether transformers is of version 4: its models have other ops."""
+    return transformers().__version__.startswith("4.")
 
 
 class Llama(nn.Module):
@@ -145,7 +150,7 @@ def test_open_decoder(kind, heads, partitions, length):
     shapes = {1: dim} if length > 1 else None, [({2: dim},) * 2] * 2
     figures, kinds = check(model, *calls, dynamic_shapes=shapes)
     # Integers stay on TVM, and for Llama the cosines and sines, before the second partition.
-    assert figures[1] - figures[0] <= 20 and figures[2] == partitions
+    assert figures[1] - figures[0] <= 20 and figures[2] == (1 if is_4() else partitions)
     assert kinds["dnnl.attention"] == 2 and not kinds["dnnl.softmax"]
 
 

@@ -49,8 +49,12 @@ def _slice(node, importer):
     """Convert a slice. The size of an open one is what PyTorch says; TVM's is a formula of min."""
     axis, start, step = (argument(node, name) for name in ("dim", "start", "step"))
     axis, start, x = axis % len(node.meta["val"].shape), start or 0, importer.env[node.args[0]]
-    size = _exported_dims(node, importer)[axis]
-    if not isinstance(size, tirx.Var) or not _is_positive(start, step):
+    size, end = _exported_dims(node, importer)[axis], argument(node, "end")
+    is_open = isinstance(size, tirx.Var)
+    is_end = isinstance(end, torch.fx.Node) and start == 0 and step == 1
+    if size is None and is_end and str(end.meta["val"]) == str(node.meta["val"].shape[axis]):
+        size, is_open = importer.env[end], True  # a formula
+    if not is_open or not _is_positive(start, step):
         return importer._slice(node)
     emit = importer.block_builder.emit
     begin = importer.env.get(start, start) if step == 1 else 0
