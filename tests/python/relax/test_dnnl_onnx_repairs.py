@@ -21,7 +21,7 @@ import pytest
 import tvm
 import tvm_dnnl
 from dnnl_modules import compiled, run
-from dnnl_onnx_nodes import check_node, node_model, normal
+from dnnl_onnx_nodes import check_node, node_model, normal, results
 from dnnl_tests.onnx_models import onnx_model
 
 
@@ -122,6 +122,28 @@ def test_max_pool_that_pads_open_sizes(mode, kernel, stride):
         check_node("MaxPool", operands, dims={"x": ["n", 3, "h", "w"]}, opset=12, **attrs)
 
 
+@pytest.mark.parametrize("mode", ["SAME_UPPER", "SAME_LOWER"])
+@pytest.mark.parametrize("is_counted", [0, 1], ids=["not counted", "counted"])
+def test_average_pool_that_pads_open_sizes(mode, is_counted):
+    """TVM's converter needs the sizes to know the pads."""
+    attrs = dict(auto_pad=mode, kernel_shape=[3, 2], strides=[2, 3], count_include_pad=is_counted)
+    for height, width in ((9, 7), (8, 10)):
+        operands = dict(x=normal(2, 3, height, width))
+        dims = {"x": ["n", 3, "h", "w"]}
+        check_node("AveragePool", operands, dims=dims, opset=12, domain="", **attrs)
+
+
+@pytest.mark.parametrize("mode", ["SAME_UPPER", "SAME_LOWER"])
+@pytest.mark.parametrize("strides", [[2, 3], [3, 1]])
+def test_convolution_that_pads_open_sizes(mode, strides):
+    attrs = dict(auto_pad=mode, strides=strides)
+    for height, width in ((9, 7), (8, 10)):
+        operands = dict(x=normal(2, 3, height, width), w=normal(4, 3, 3, 4), b=normal(4))
+        options = dict(dims={"x": ["n", 3, "h", "w"]}, consts=("w", "b"), opset=12, domain="")
+        counts = check_node("Conv", operands, **options, **attrs)
+        assert any(name.startswith("dnnl.conv2d") for name in counts)
+
+
 @pytest.mark.parametrize("begin", [-3, 2])
 def test_slice_to_the_end_of_a_concatenation(begin):
     """Of a length that is at least that of its fixed part, after a matmul on oneDNN."""
@@ -152,3 +174,37 @@ def test_reshape_to_computed_sizes(allowzero):
     x = normal(5, 6)
     (got,) = run(compiled(mod), x)
     np.testing.assert_array_equal(got, x.reshape(10, 3))
+
+
+@pytest.mark.parametrize("size, count", [(6, 3), (7, 3), (4, 3)])
+def test_split_into_a_number_of_parts(size, count):
+    """Since opset 18; the last part is smaller, or empty."""
+    x = normal(2, size)
+    ends = np.minimum(np.arange(1, count) * -(-size // count), size)
+    wanted = np.split(x, ends, axis=-1)
+    options = dict(outputs=count, opset=18, domain="", axis=-1, num_outputs=count)
+    got, _ = results(node_model("Split", {"x": x}, **options), {"x": x})
+    assert len(got) == count
+    for one, part in zip(got, wanted):
+        np.testing.assert_array_equal(one, part)
+
+
+@pytest.mark.parametrize("bounds", [(4, 2, 1), (2, 4, -1), (9, 20, 1), (3, 3, 1)])
+@pytest.mark.parametrize("rows", [3, "n"])
+def test_slice_of_nothing(bounds, rows):
+    """TVM refuses bounds in the other order."""
+    begin, end, step = bounds
+    consts = {"s": begin, "e": end, "a": 1, "t": step}
+    operands = {"x": normal(3, 6), **{name: np.array([n]) for name, n in consts.items()}}
+    model = node_model("Slice", operands, domain="", consts=consts, dims={"x": [rows, 6]})
+    (got,), _ = results(model, operands)
+    assert got.shape == (3, 0) and got.dtype == np.float32
+
+
+def test_top_k_of_nothing():
+    """TVM returns all elements."""
+    operands = {"x": normal(5, 3), "k": np.array([0])}
+    model = node_model("TopK", operands, outputs=2, domain="", consts=["k"])
+    (values, indices), _ = results(model, operands)
+    assert values.shape == indices.shape == (5, 0)
+    assert (values.dtype, indices.dtype) == (np.float32, np.int64)

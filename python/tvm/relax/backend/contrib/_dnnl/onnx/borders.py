@@ -18,6 +18,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import numpy as np
 from tvm import relax, te, tirx
 from tvm.relax.frontend.onnx import onnx_frontend
@@ -48,45 +50,129 @@ class Expand(onnx_frontend.Expand):
         return bb.normalize(relax.op.broadcast_to(data, relax.ShapeExpr(result)))
 
 
+def _zero(dtype):
+    return tirx.const(0, dtype)
+
+
+class _Windows:
+    """The windows of a pool or convolution that pads open sizes automatically.
+
+    Parameters
+    ----------
+    node : Node
+        The node.
+    data : relax.Expr
+        Its operand, of shape (batch, channels, ...).
+    attr : dict
+        Its attributes, with an `auto_pad` of SAME_UPPER or SAME_LOWER.
+    kernel : Sequence[int]
+        The size of a window.
+    """
+
+    def __init__(self, node: Node, data: relax.Expr, attr, kernel: Sequence[int]):
+        self._node, self._data, self._shape = node, data, node.shape(data)
+        self._kernel, sizes = kernel, self._shape[2:]
+        ones = [1] * len(self._kernel)
+        self._strides, self._dilations = attr.get("strides", ones), attr.get("dilations", ones)
+        spans = [(k - 1) * step + 1 for k, step in zip(self._kernel, self._dilations)]
+        self._counts = [
+            tirx.floordiv(size + stride - 1, stride) for size, stride in zip(sizes, self._strides)
+        ]
+        # The windows cover exactly this.
+        self._covered = [
+            (count - 1) * stride + span
+            for count, stride, span in zip(self._counts, self._strides, spans)
+        ]
+        is_lower = attr["auto_pad"] == b"SAME_LOWER"
+        totals = [tirx.max(cover - size, 0) for size, cover in zip(sizes, self._covered)]
+        self._begins = [tirx.floordiv(total + is_lower, 2) for total in totals]
+
+    def padded(self, value: Callable = _zero) -> relax.Expr:
+        """Return the data with a value of its dtype around it."""
+
+        def pad(x):
+            def element(*index):
+                places = zip(index[2:], self._begins)
+                at = [*index[:2], *(k - begin for k, begin in places)]
+                is_inside = tirx.all(*map(_is_inside, at[2:], self._shape[2:]))
+                return tirx.if_then_else(is_inside, x(*at), value(x.dtype))
+
+            return te.compute([*self._shape[:2], *self._covered], element, name="pad")
+
+        return self._node.compute(pad, self._data)
+
+    def shares(self) -> relax.Expr:
+        """Return what part of each window is in the data, of shape (1, 1, ...)."""
+
+        def share(x):
+            def element(*index):
+                result = tirx.const(1.0, x.dtype)
+                axes = self._shape[2:], self._begins, self._kernel, self._strides, self._dilations
+                for k, size, begin, length, stride, step in zip(index[2:], *axes):
+                    inside = (
+                        tirx.if_then_else(_is_inside(k * stride + j * step - begin, size), 1, 0)
+                        for j in range(length)
+                    )
+                    result *= sum(inside).astype(x.dtype) / tirx.const(float(length), x.dtype)
+                return result
+
+            return te.compute([1, 1, *self._counts], element, name="share")
+
+        return self._node.compute(share, self._data)
+
+
+def _is_inside(at, size):
+    return tirx.all(at >= 0, at < size)
+
+
+def _pads_open_sizes(node: Node, data: relax.Expr, attr) -> bool:
+    is_padded = attr.get("auto_pad", b"NOTSET").startswith(b"SAME")
+    return is_padded and not all(isinstance(size, int) for size in node.shape(data)[2:])
+
+
 class MaxPool(onnx_frontend.MaxPool):
     """Converts MaxPool that pads open sizes automatically."""
 
     @classmethod
     def _impl_v1(cls, bb, inputs, attr, params):
         node, data = Node("MaxPool", bb, attr), inputs[0]
-        mode = attr.get("auto_pad", b"NOTSET").decode()
-        sizes = node.shape(data)
-        if not mode.startswith("SAME") or all(isinstance(size, int) for size in sizes[2:]):
+        if not _pads_open_sizes(node, data, attr):
             return super()._impl_v1(bb, inputs, attr, params)
-        kernel = attr["kernel_shape"]
-        strides, dilations = (
-            attr.get(name, [1] * len(kernel)) for name in ("strides", "dilations")
-        )
-        spans = [(size - 1) * dilation + 1 for size, dilation in zip(kernel, dilations)]
-        # The windows cover exactly this.
-        covered = [
-            (tirx.floordiv(size + stride - 1, stride) - 1) * stride + span
-            for size, stride, span in zip(sizes[2:], strides, spans)
-        ]
-        begins = []
-        for size, cover in zip(sizes[2:], covered):
-            total = tirx.max(cover - size, 0)
-            begins.append(tirx.floordiv(total + (mode == "SAME_LOWER"), 2))
+        padded = _Windows(node, data, attr, attr["kernel_shape"]).padded(tirx.min_value)
+        attr = attr.replaced(auto_pad=b"VALID")
+        return super()._impl_v1(bb, onnx_frontend.onnx_input([padded]), attr, params)
 
-        def pad(x):
-            lowest = tirx.min_value(x.dtype)
 
-            def element(*index):
-                at = [*index[:2], *(k - begin for k, begin in zip(index[2:], begins))]
-                is_inside = tirx.all(
-                    *(tirx.all(k >= 0, k < size) for k, size in zip(at[2:], sizes[2:]))
-                )
-                return tirx.if_then_else(is_inside, x(*at), lowest)
+class AveragePool(onnx_frontend.AveragePool):
+    """Converts AveragePool that pads open sizes automatically."""
 
-            return te.compute([*sizes[:2], *covered], element, name="pad")
+    @classmethod
+    def _impl_v1(cls, bb, inputs, attr, params):
+        node, data = Node("AveragePool", bb, attr), inputs[0]
+        if not _pads_open_sizes(node, data, attr):
+            return super()._impl_v1(bb, inputs, attr, params)
+        windows = _Windows(node, data, attr, attr["kernel_shape"])
+        is_counted, attr = attr.get("count_include_pad", 0), attr.replaced(auto_pad=b"VALID")
+        padded = onnx_frontend.onnx_input([windows.padded()])
+        result = super()._impl_v1(bb, padded, attr, params)
+        if is_counted:
+            return result
+        return relax.op.divide(bb.normalize(result), windows.shares())
 
-        padded = onnx_frontend.onnx_input([node.compute(pad, data)])
-        return super()._impl_v1(bb, padded, attr.replaced(auto_pad=b"VALID"), params)
+
+class Conv(onnx_frontend.Conv):
+    """Converts Conv that pads open sizes automatically."""
+
+    @classmethod
+    def _impl_v11(cls, bb, inputs, attr, params):
+        node, (data, weight, *rest) = Node("Conv", bb, attr), inputs
+        kernel = node.shape(weight)[2:]
+        is_known = all(isinstance(size, int) for size in kernel)
+        if not is_known or not _pads_open_sizes(node, data, attr):
+            return super()._impl_v11(bb, inputs, attr, params)
+        padded = _Windows(node, data, attr, kernel).padded()
+        attr = attr.replaced(auto_pad=b"VALID")
+        return super()._impl_v11(bb, type(inputs)([padded, weight, *rest]), attr, params)
 
 
 class GridSample(onnx_frontend.GridSample):
@@ -114,4 +200,10 @@ class GridSample(onnx_frontend.GridSample):
         return super()._impl_v16(bb, onnx_frontend.onnx_input([data, grid]), attr, params)
 
 
-REPLACEMENTS = {"Expand": Expand, "GridSample": GridSample, "MaxPool": MaxPool}
+REPLACEMENTS = {
+    "AveragePool": AveragePool,
+    "Conv": Conv,
+    "Expand": Expand,
+    "GridSample": GridSample,
+    "MaxPool": MaxPool,
+}

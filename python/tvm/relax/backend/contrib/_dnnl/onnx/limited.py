@@ -23,6 +23,7 @@ from tvm import relax, tirx
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from ..reading import is_constant, value_of
+from .attention_parts import Node
 
 
 def _extremum(name: str, of_none: float) -> type:
@@ -84,11 +85,19 @@ class GatherND(onnx_frontend.GatherND):
 
 
 class Split(onnx_frontend.Split):
-    """Convert Split into parts of which some are empty."""
+    """Convert Split into parts of which some are empty, and into a number of parts."""
 
     @classmethod
     def _impl_v13(cls, bb, inputs, attr, params):
-        lengths = inputs[1]
+        lengths, count = inputs[1], attr.get("num_outputs")
+        if count is not None and lengths is None:
+            size = Node("Split", bb, attr).shape(inputs[0])[attr.get("axis", 0)]
+            if isinstance(size, int):
+                # The last one is smaller.
+                length = -(-size // count)
+                ends = [min(k * length, size) for k in range(count + 1)]
+                lengths = relax.const(np.diff(ends), "int64")
+                inputs = onnx_frontend.onnx_input([inputs[0], lengths])
         if lengths is None or not is_constant(lengths) or value_of(lengths).all():
             return super()._impl_v13(bb, inputs, attr, params)
         parts, begin = [], 0

@@ -58,15 +58,23 @@ class Slice(onnx_frontend.Slice):
         starts, ends, axes, steps = (None if each is None else value_of(each) for each in bounds)
         axes = [*range(len(starts))] if axes is None else [int(k) % len(shape) for k in axes]
         steps = [1] * len(starts) if steps is None else steps.tolist()
+        is_changed = False
+        starts, ends = starts.tolist(), ends.tolist()
+        for k, part in enumerate(map(slice, starts, ends, steps)):
+            size = shape[axes[k]]
+            if isinstance(size, tirx.IntImm) and not range(int(size))[part]:
+                # TVM refuses bounds in the other order.
+                starts[k], ends[k], steps[k], is_changed = 0, 0, 1, True
         # The reader knows a slice of a symbol by constant bounds.
         is_open = [not isinstance(shape[axis], (tirx.IntImm, tirx.Var)) for axis in axes]
         is_last = [end >= _LARGE and step > 0 for end, step in zip(ends, steps)]
-        if not any(map(operator.and_, is_open, is_last)):
+        is_changed = is_changed or any(map(operator.and_, is_open, is_last))
+        if not is_changed:
             return super()._impl_v13(bb, inputs, attr, params)
         ends = [
             shape[axis] if is_size else int(end) for axis, end, is_size in zip(axes, ends, is_last)
         ]
-        return relax.op.strided_slice(data, axes, starts.tolist(), ends, steps)
+        return relax.op.strided_slice(data, axes, starts, ends, steps)
 
 
 class PRelu(onnx_frontend.PRelu):

@@ -66,11 +66,15 @@ class TopK(onnx_frontend.TopK):
 
     @classmethod
     def _impl_v11(cls, bb, inputs, attr, params):
-        node, dtype = QuantizedNode("TopK", bb, attr), str(inputs[0].ty.dtype)
+        node, dtype, op = QuantizedNode("TopK", bb, attr), str(inputs[0].ty.dtype), relax.op
         node.require(dtype != "uint64", "data of the type uint64 is not supported")
         attr = attr.replaced(sorted=1)
         count = onnx_frontend.get_constant(inputs[1], params)
         is_known = is_constant(count)
+        if is_known and not value_of(count).any():
+            # TVM returns all elements.
+            none = bb.emit(op.strided_slice(inputs[0], [attr.get("axis", -1)], [0], [0]))
+            return relax.Tuple([none, bb.emit(op.astype(none, "int64"))])
         data = node.cast(inputs[0], _SORTED.get(dtype, dtype))
         # All elements, if their number is not known.
         given = [data, count if is_known else relax.const(np.array([-1]), "int64")]
