@@ -59,7 +59,10 @@ def _from_the_start(indices, sizes, computed_sizes):
 
 
 def gather(name, convert, inputs, attrs, params):
-    """Count negative indices, and a negative axis, from the end: `take` clips them."""
+    """Count negative indices, and a negative axis, from the end.
+
+    `take` clips them, and `scatter_elements` writes memory in front of the tensor.
+    """
     data, shape = inputs[0], infer_shape(inputs[0])
     axis = attrs.get("axis", 0) % len(shape)
 
@@ -105,12 +108,51 @@ def shape_between(name, convert, inputs, attrs, params):
 
 def top_k(name, convert, inputs, attrs, params):
     """Sort, and take the first elements; of the smallest, TVM computes bounds that overflow."""
-    count = inputs[1]
-    if attrs.get("largest", 1) or not isinstance(count, _expr.Constant):
+    count, axis = inputs[1], attrs.get("axis", -1)
+    if not isinstance(count, _expr.Constant):
         return convert(inputs, attrs, params)
-    data, axis = inputs[0], attrs.get("axis", -1)
+    if not count.data.numpy().any():
+        # TVM returns all of them.
+        none = _op.strided_slice(inputs[0], [0], [0], [1], [axis])
+        return _expr.TupleWrapper(_expr.Tuple([none, _op.cast(none, "int64")]), 2)
+    if attrs.get("largest", 1):
+        return convert(inputs, attrs, params)
+    data = inputs[0]
     axis %= len(infer_shape(data))
     orders = _op.sort(data, axis=axis), _op.argsort(data, axis=axis, dtype="int64")
     end = [int(count.data.numpy().item())]
     first = [_op.strided_slice(each, [0], end, [1], [axis]) for each in orders]
     return _expr.TupleWrapper(_expr.Tuple(first), 2)
+
+
+def split(name, convert, inputs, attrs, params):
+    """Split into parts of which some are empty, and into a number of parts, as since opset 18."""
+    data, lengths = inputs[0], inputs[1] if len(inputs) > 1 else None
+    shape, count = infer_shape(data), attrs.get("num_outputs")
+    axis = attrs.get("axis", 0) % len(shape)
+    size, is_constant = shape[axis], isinstance(lengths, _expr.Constant)
+    if count is not None and isinstance(size, int):
+        # The last part is smaller.
+        ends = [min((k + 1) * -(-size // count), size) for k in range(count)]
+    elif is_constant and not lengths.data.numpy().all():
+        ends = np.cumsum(lengths.data.numpy()).tolist()
+    else:
+        return convert(inputs, attrs, params)
+    bounds = zip([0, *ends], ends)
+    parts = [_op.strided_slice(data, [begin], [end], [1], [axis]) for begin, end in bounds]
+    return parts[0] if len(parts) == 1 else _expr.TupleWrapper(_expr.Tuple(parts), len(parts))
+
+
+def eye_like(name, convert, inputs, attrs, params):
+    """Compare the positions: TVM writes beside a matrix that ends before the diagonal does."""
+    import onnx  # pylint: disable=import-outside-toplevel
+
+    kind, shape = attrs.get("dtype"), _op.shape_of(inputs[0], "int64")
+    dtype = infer_type(inputs[0]).checked_type.dtype
+    dtype = dtype if kind is None else str(onnx.helper.tensor_dtype_to_np_dtype(kind))
+    rows, columns = (
+        _op.arange(_expr.const(0, "int64"), _op.take(shape, _expr.const(axis)), dtype="int64")
+        for axis in (0, 1)
+    )
+    rows = _op.expand_dims(rows, 1) + _expr.const(attrs.get("k", 0), "int64")
+    return _op.cast(_op.equal(rows, _op.expand_dims(columns, 0)), dtype)

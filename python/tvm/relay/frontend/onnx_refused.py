@@ -22,6 +22,8 @@ import functools
 
 from tvm.error import OpAttributeUnImplemented
 
+from .common import infer_shape
+
 
 def refuse(name, attrs, what):
     """Raise an error that names a node, and what of it cannot be imported."""
@@ -45,12 +47,26 @@ def _cast(name, convert, inputs, attrs, params):
     return convert(inputs, attrs, params)
 
 
+def refuse_same_pads(name, attrs, data):
+    """Refuse automatic pads that depend on open sizes; others were replaced before."""
+    mode = attrs.get("auto_pad", b"NOTSET")
+    mode = mode.decode() if isinstance(mode, bytes) else mode
+    if mode.startswith("SAME") and not all(isinstance(n, int) for n in infer_shape(data)[2:]):
+        refuse(name, attrs, f"auto_pad={mode}, where the size of the image is open,")
+
+
+def _conv(name, convert, inputs, attrs, params):
+    refuse_same_pads(name, attrs, inputs[0])
+    return convert(inputs, attrs, params)
+
+
 def _always(what, name, convert, inputs, attrs, params):
     refuse(name, attrs, what)
 
 
 #: By ONNX op, in the form of the repairs.
 REFUSED = {
+    "Conv": _conv,
     "Adam": functools.partial(_always, "a step of training"),
     "BatchNormalization": _batch_norm,
     "Cast": _cast,

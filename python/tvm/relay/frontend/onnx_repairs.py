@@ -30,10 +30,12 @@ from tvm.contrib.onednn.frontend import unrolled_layers
 from .. import expr as _expr
 from .. import op as _op
 from ..qnn import op as _qnn
+from . import onnx_indices as indices
 from .common import infer_shape, infer_type
-from .onnx_indices import gather, gather_nd, replaced, scatter_nd, shape_between, top_k
+from .onnx_indices import replaced
 from .onnx_integers import matmul_integer, power
 from .onnx_matmul import matmul
+from .onnx_pools import pool
 from .onnx_recurrent import (
     clipped,
     dynamic_quantize_lstm,
@@ -162,6 +164,18 @@ def _quantized_lstm(convert, inputs, attrs, params):
     return dynamic_quantize_lstm(inputs, attrs, params, convert, refused)
 
 
+def _clip(name, convert, inputs, attrs, params):
+    """Copy data without bounds, and let `max` win over a `min` that exceeds it."""
+    bounds = [each for each in list(inputs)[1:] if each is not None]
+    if not bounds and not {"min", "max"} & set(attrs):
+        return _op.copy(inputs[0])
+    if len(bounds) == 2 and all(isinstance(each, _expr.Constant) for each in bounds):
+        low, high = (each.data.numpy().item() for each in bounds)
+        if low > high:
+            return _op.minimum(_op.maximum(inputs[0], bounds[0]), bounds[1])
+    return convert(inputs, attrs, params)
+
+
 def _mean(name, convert, inputs, attrs, params):
     """Add up the inputs, which may broadcast each other."""
     dtype = infer_type(inputs[0]).checked_type.dtype
@@ -194,14 +208,21 @@ def _prelu(name, convert, inputs, attrs, params):
 
 def _lp_pool(name, convert, inputs, attrs, params):
     """Raise the magnitudes to the power."""
-    return convert(replaced(inputs, 0, _op.abs(inputs[0])), attrs, params)
+    return pool(name, convert, replaced(inputs, 0, _op.abs(inputs[0])), attrs, params)
 
 
 def _unsqueeze(name, convert, inputs, attrs, params):
     """Count negative axes from the end of the result."""
-    rank = len(infer_shape(inputs[0])) + len(attrs["axes"])
-    axes = sorted(axis % rank for axis in attrs["axes"])
-    return convert(inputs, {**attrs, "axes": axes}, params)
+    given = attrs.get("axes")
+    if given is None:
+        if not isinstance(inputs[1], _expr.Constant):
+            return convert(inputs, attrs, params)
+        given = inputs[1].data.numpy().tolist()
+    rank = len(infer_shape(inputs[0])) + len(given)
+    axes = sorted(axis % rank for axis in given)
+    if "axes" in attrs:
+        return convert(inputs, {**attrs, "axes": axes}, params)
+    return convert(replaced(inputs, 1, _expr.const(axes, "int64")), attrs, params)
 
 
 def _reduce(name, convert, inputs, attrs, params):
@@ -210,6 +231,9 @@ def _reduce(name, convert, inputs, attrs, params):
     Those of all releases drop the elementwise part of a reduction of no axes.
     """
     axes = inputs[1] if len(inputs) > 1 else None
+    if not infer_shape(inputs[0]):
+        # TVM gives a scalar a dimension.
+        return _OF_ELEMENTS.get(name, _op.copy)(inputs[0])
     if axes is not None and not isinstance(axes, _expr.Constant):
         return convert(inputs, attrs, params)
     numbers = list(attrs.get("axes") or ()) if axes is None else axes.data.numpy().tolist()
@@ -243,6 +267,8 @@ def _resize(name, convert, inputs, attrs, params):
     mode, position = text("mode", "nearest"), text("coordinate_transformation_mode", "half_pixel")
     if attrs.get("antialias", 0):
         refuse(name, attrs, "antialias")
+    if attrs.get("axes"):
+        refuse(name, attrs, "axes")
     if mode == "nearest":
         if (position, text("nearest_mode", "")) == ("asymmetric", "round_prefer_ceil"):
             refuse(name, attrs, "nearest_mode=round_prefer_ceil with asymmetric positions")
@@ -292,7 +318,16 @@ def _roi_align(default, name, convert, inputs, attrs, params):
 def _upsample(name, convert, inputs, attrs, params):
     if len(inputs) > 1 and isinstance(inputs[1], _expr.Var) and inputs[1].name_hint not in params:
         refuse(name, attrs, "scales that are an input of the model")
-    return convert(inputs, attrs, params)
+    return convert(inputs, {"mode": b"nearest", **attrs}, params)
+
+
+def _dequantize(name, convert, inputs, attrs, params):
+    """Give a tensor without a zero point one of zero."""
+    if len(inputs) > 2 and inputs[2] is not None:
+        return convert(inputs, attrs, params)
+    dtype = infer_type(inputs[0]).checked_type.dtype
+    zero = _op.zeros(infer_shape(inputs[1]), dtype)
+    return convert(type(inputs)([*list(inputs)[:2], zero]), attrs, params)
 
 
 def _q_linear(name, convert, inputs, attrs, params):
@@ -329,21 +364,30 @@ _REPAIRS = {
     "QLinearMatMul": _q_linear,
     "Resize": _resize,
     "Upsample": _upsample,
+    "AveragePool": pool,
+    "Clip": _clip,
     "ConvTranspose": _conv_transpose,
     "GRU": _recurrent,
-    "Gather": gather,
-    "GatherElements": gather,
-    "GatherND": gather_nd,
+    "DequantizeLinear": _dequantize,
+    "EyeLike": indices.eye_like,
+    "Gather": indices.gather,
+    "GatherElements": indices.gather,
+    "GatherND": indices.gather_nd,
     "If": in_scope,
     "LSTM": _recurrent,
     "Loop": in_scope,
     "LpPool": _lp_pool,
     "MatMul": matmul,
+    "MaxPool": pool,
     "Mean": _mean,
     "Pow": power,
     "RNN": _recurrent,
-    "ScatterND": scatter_nd,
-    "Shape": shape_between,
-    "TopK": top_k,
+    "Scatter": indices.gather,
+    "ScatterElements": indices.gather,
+    "ScatterND": indices.scatter_nd,
+    "Shape": indices.shape_between,
+    "Split": indices.split,
+    "TopK": indices.top_k,
+    "Unsqueeze": _unsqueeze,
 }
-_BEFORE_13 = {"LogSoftmax": _softmax, "Softmax": _softmax, "Unsqueeze": _unsqueeze}
+_BEFORE_13 = {"LogSoftmax": _softmax, "Softmax": _softmax}

@@ -24,8 +24,8 @@ from tvm.relay.op.contrib import dnnl
 from dnnl_tests.reference import rand
 
 
-def results(nodes, inputs, constants=(), opset=17, dims=None):
-    """Compile a model and run it; the result is y."""
+def results(nodes, inputs, constants=(), opset=17, dims=None, result="y"):
+    """Compile a model and run it."""
     infos = [
         helper.make_tensor_value_info(
             name,
@@ -35,7 +35,7 @@ def results(nodes, inputs, constants=(), opset=17, dims=None):
         for name, value in inputs.items()
     ]
     weights = [numpy_helper.from_array(np.asarray(v), name) for name, v in dict(constants).items()]
-    output = helper.make_empty_tensor_value_info("y")
+    output = helper.make_empty_tensor_value_info(result)
     graph = helper.make_graph(nodes, "model", infos, [output], weights)
     proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
     got = dnnl.compile(proto, prune=False)(**inputs)

@@ -1,0 +1,177 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+
+import itertools
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+from tvm.error import OpAttributeUnImplemented
+from tvm.relay.op.contrib import dnnl
+
+from dnnl_tests.onnx.test_integers import results
+from dnnl_tests.reference import rand
+
+
+def pooled(x, kernel, strides, pads, combine):
+    """Combine windows as the standard does with ceil_mode: none begins behind the image."""
+    begins, ends = pads[:2], pads[2:]
+    sizes = zip(x.shape[2:], kernel, strides, begins, ends)
+    starts = [
+        [
+            at - before
+            for at in range(0, size + before, step)
+            if at < size + before + after - k + step
+        ]
+        for size, k, step, before, after in sizes
+    ]
+    wanted = np.empty((*x.shape[:2], *map(len, starts)), x.dtype)
+    for at in itertools.product(*(range(len(each)) for each in starts)):
+        firsts = [each[i] for each, i in zip(starts, at)]
+        window = (slice(max(n, 0), max(n + k, 0)) for n, k in zip(firsts, kernel))
+        wanted[(..., *at)] = combine(x[(..., *window)], (2, 3))
+    return wanted
+
+
+@pytest.mark.parametrize("op, combine", [("MaxPool", np.max), ("AveragePool", np.mean)])
+@pytest.mark.parametrize("pads, strides", [([1, 0, 1, 1], [3, 2]), ([0, 0, 1, 2], [3, 3])])
+@pytest.mark.parametrize("size", [11, 12])
+def test_ceil_mode_leaves_out_windows_behind_the_image(op, combine, pads, strides, size):
+    """TVM has one more, of padding alone."""
+    x = rand(1, 3, size, 12)
+    attrs = dict(kernel_shape=[3, 3], strides=strides, pads=pads, ceil_mode=1)
+    got = results([helper.make_node(op, ["x"], ["y"], **attrs)], {"x": x})
+    np.testing.assert_allclose(got, pooled(x, [3, 3], strides, pads, combine), rtol=1e-5, atol=1e-6)
+
+
+def refused(op, reason, outputs=1, constants=(), **attrs):
+    """Check the message about a node with an image of open size."""
+    names = [f"y{k}" for k in range(outputs)]
+    node = helper.make_node(op, ["x", *dict(constants)], names, name="the node", **attrs)
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 3, "h", "w"])
+    infos = [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in constants]
+    results_ = [helper.make_empty_tensor_value_info(name) for name in names]
+    graph = helper.make_graph([node], "model", [x, *infos], results_)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    with pytest.raises(OpAttributeUnImplemented, match=f"ONNX {op}, node the node: {reason}"):
+        dnnl.from_onnx(model)
+
+
+def test_refused():
+    window = dict(kernel_shape=[3, 3], strides=[3, 3])
+    refused("MaxPool", "ceil_mode", pads=[0, 0, 1, 1], ceil_mode=1, **window)
+    refused("MaxPool", "the result Indices, with", outputs=2, **window)
+    refused("AveragePool", "auto_pad=SAME_UPPER", auto_pad="SAME_UPPER", **window)
+    weight = [("w", [4, 3, 3, 3])]
+    refused("Conv", "auto_pad=SAME_LOWER", constants=weight, auto_pad="SAME_LOWER", strides=[2, 2])
+
+
+@pytest.mark.parametrize("op", ["ReduceSum", "ReduceMean", "ReduceL1"])
+def test_reduction_of_a_scalar(op):
+    x = np.array(-3.0, "float32")
+    got = results([helper.make_node(op, ["x"], ["y"])], {"x": x})
+    assert got.shape == () and got == (3 if op == "ReduceL1" else -3)
+
+
+@pytest.mark.parametrize("diagonal", [0, -1, 2, -7])
+@pytest.mark.parametrize("dims", [(3, 5), ("n", "m")], ids=["fixed", "open"])
+def test_eye_like(dims, diagonal):
+    """TVM writes behind the matrix for a diagonal below the first one."""
+    x = rand(3, 5)
+    node = helper.make_node("EyeLike", ["x"], ["e"], k=diagonal, dtype=TensorProto.FLOAT)
+    add = helper.make_node("Add", ["e", "x"], ["y"])
+    got = results([node, add], {"x": x}, dims={"x": dims})
+    np.testing.assert_array_equal(got, x + np.eye(3, 5, diagonal, dtype=x.dtype))
+
+
+@pytest.mark.parametrize("largest", [0, 1])
+def test_top_k_of_nothing(largest):
+    """TVM returns all elements."""
+    node = helper.make_node("TopK", ["x", "k"], ["y", "i"], axis=0, largest=largest)
+    got = results([node], {"x": rand(5, 3)}, {"k": np.array([0])})
+    assert got.shape == (0, 3) and got.dtype == np.float32
+
+
+@pytest.mark.parametrize("low, high", [(None, None), (1, -1), (-0.5, 0.5)])
+def test_clip(low, high):
+    """TVM lets the lower bound win, and does not compile a model without bounds."""
+    x, bounds = rand(3, 4), {"low": low, "high": high}
+    constants = {k: np.array(v, "float32") for k, v in bounds.items() if v is not None}
+    node = helper.make_node("Clip", ["x", *constants], ["y"])
+    wanted = x if low is None else np.minimum(np.maximum(x, low), high)
+    np.testing.assert_allclose(results([node], {"x": x}, constants), wanted)
+
+
+@pytest.mark.parametrize("axes", [[-1, 0, -3], [1, -1], [-2]], ids=str)
+def test_unsqueeze_at_negative_axes(axes):
+    x = rand(3, 4)
+    node = helper.make_node("Unsqueeze", ["x", "a"], ["y"])
+    got = results([node], {"x": x}, {"a": np.array(axes)})
+    np.testing.assert_array_equal(got, np.expand_dims(x, tuple(axes)))
+
+
+@pytest.mark.parametrize("is_constant", [False, True], ids=["computed", "constant"])
+@pytest.mark.parametrize("axis", [0, -2, -1])
+@pytest.mark.parametrize("reduction", ["none", "add"])
+def test_scatter_elements_counts_from_the_end(axis, reduction, is_constant):
+    x, at, updates = np.zeros((4, 4), "float32"), np.array([[-1, 0, -2, 1]]), rand(1, 4)
+    if axis == -1:
+        at, updates = at.T.copy(), updates.T.copy()
+    wanted = x.copy()
+    np.put_along_axis(wanted, at % 4, updates, axis)
+    node = helper.make_node("ScatterElements", ["x", "i", "u"], ["y"], axis=axis)
+    if reduction != "none":
+        node.attribute.append(helper.make_attribute("reduction", reduction))
+    operands = {"x": x, "i": at, "u": updates}
+    constants = {"i": operands.pop("i")} if is_constant else {}
+    np.testing.assert_array_equal(results([node], operands, constants, 18), wanted)
+
+
+@pytest.mark.parametrize("size, lengths", [(6, 3), (7, 3), (4, 3), (6, [1, 0, 5])], ids=str)
+def test_split_into_parts_of_unequal_sizes(size, lengths):
+    """TVM refuses an empty part, and ignores `num_outputs`."""
+    x, is_count = rand(2, size), isinstance(lengths, int)
+    if is_count:
+        ends = np.minimum(np.arange(1, lengths) * -(-size // lengths), size)
+    else:
+        ends = np.cumsum(lengths)[:-1]
+    names, attrs = ["y", "y1", "y2"], {"num_outputs": 3} if is_count else {}
+    node = helper.make_node("Split", ["x"] if is_count else ["x", "s"], names, axis=-1, **attrs)
+    join = helper.make_node("Concat", ["y2", "y", "y1"], ["z"], axis=1)
+    nodes, constants = [node, join], {} if is_count else {"s": np.array(lengths)}
+    got = results(nodes, {"x": x}, constants, 18, result="z")
+    first, second, third = np.split(x, ends, axis=1)
+    np.testing.assert_array_equal(got, np.concatenate([third, first, second], 1))
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+@pytest.mark.parametrize("axis", [None, -2])
+def test_dequantize_without_a_zero_point(dtype, axis):
+    """TVM expects one."""
+    x = np.arange(6).reshape(2, 3).astype(dtype)
+    scale = np.array(0.5, "float32") if axis is None else np.array([0.5, 2], "float32")
+    attrs = {} if axis is None else {"axis": axis}
+    node = helper.make_node("DequantizeLinear", ["x", "s"], ["y"], **attrs)
+    wanted = x.astype("float32") * (scale if axis is None else scale[:, None])
+    np.testing.assert_array_equal(results([node], {"x": x}, {"s": scale}), wanted)
+
+
+def test_upsample_has_a_default():
+    x = rand(1, 2, 3, 3)
+    node = helper.make_node("Upsample", ["x", "s"], ["y"])
+    got = results([node], {"x": x}, {"s": np.array([1, 1, 2, 2], "float32")}, opset=9)
+    np.testing.assert_array_equal(got, x.repeat(2, 2).repeat(2, 3))
