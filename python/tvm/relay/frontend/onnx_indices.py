@@ -61,7 +61,7 @@ def _from_the_start(indices, sizes, computed_sizes):
 def gather(name, convert, inputs, attrs, params):
     """Count negative indices, and a negative axis, from the end.
 
-    `take` clips them, and `scatter_elements` writes memory in front of the tensor.
+    `take` clips them, and `scatter_elements` writes memory before the tensor.
     """
     data, shape = inputs[0], infer_shape(inputs[0])
     axis = attrs.get("axis", 0) % len(shape)

@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Pools of ONNX: windows that begin behind the image, and results that TVM does not compute."""
+"""Pools of ONNX: windows that begin after the image, and results that TVM does not compute."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def pool(name, convert, inputs, attrs, params):
     pads, ends = attrs.get("pads") or [0] * 2 * rank, []
     for k, size in enumerate(sizes):
         span = (kernel[k] - 1) * dilations[k] + 1
-        # How far a window may begin behind the image is less than this.
+        # The distance after the image at which a window may begin is less than this.
         excess = pads[rank + k] + strides[k] - span
         if not isinstance(size, int):
             if excess > 0:
