@@ -28,7 +28,7 @@ from dnnl_tests.reference import rand
 
 
 def pooled(x, kernel, strides, pads, combine):
-    """Combine windows as the standard does with ceil_mode: none begins behind the image."""
+    """Combine windows as the standard does with ceil_mode: none begins after the image."""
     begins, ends = pads[:2], pads[2:]
     sizes = zip(x.shape[2:], kernel, strides, begins, ends)
     starts = [
@@ -90,7 +90,7 @@ def test_reduction_of_a_scalar(op):
 @pytest.mark.parametrize("diagonal", [0, -1, 2, -7])
 @pytest.mark.parametrize("dims", [(3, 5), ("n", "m")], ids=["fixed", "open"])
 def test_eye_like(dims, diagonal):
-    """TVM writes behind the matrix for a diagonal below the first one."""
+    """TVM writes after the end of the matrix for a diagonal below the first one."""
     x = rand(3, 5)
     node = helper.make_node("EyeLike", ["x"], ["e"], k=diagonal, dtype=TensorProto.FLOAT)
     add = helper.make_node("Add", ["e", "x"], ["y"])

@@ -46,7 +46,7 @@ def average(op, rank):
         axes = [_Axis(*each, ceil_mode) for each in zip(x.shape[2:], *lists)]
         if divisor is None and not any(axis.is_exceeded for axis in axes):
             return NotImplemented
-        pads = [pad for axis in reversed(axes) for pad in (axis.padding, axis.behind)]
+        pads = [pad for axis in reversed(axes) for pad in (axis.padding, axis.after)]
         x = aten.constant_pad_nd.default(x, pads) if any(pads) else x
         x = op(x, [axis.kernel for axis in axes], [axis.stride for axis in axes])
         size = math.prod(axis.kernel for axis in axes)
@@ -92,7 +92,7 @@ class _Axis:
         if self.count == 1:
             self.kernel = min(kernel, size + 2 * padding)
             end = self.kernel
-        self.behind = max(end - size - padding, 0)
+        self.after = max(end - size - padding, 0)
 
     def is_partial(self, count_include_pad) -> bool:
         """Whether fewer elements than the pooled ones are counted in a window."""
