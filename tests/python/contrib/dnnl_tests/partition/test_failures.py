@@ -128,3 +128,13 @@ def test_an_op_that_the_code_generator_cannot_write(name, codegen_fails_at):
     np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
     with pytest.raises(PartitionError, match=match):
         dnnl.partition_for_dnnl(mod, prune=False, strict=True)
+
+
+def test_c_source_does_not_restrict_the_partitioner():
+    """C source needs fixed shapes, but which code generator runs is a choice of `relay.build`."""
+    x = relay.var("x", shape=(relay.Any(), 3, 8, 8))
+    call = relay.nn.conv2d(x, relay.const(rand(4, 3, 3, 3)))
+    mod = tvm.IRModule.from_expr(relay.Function([x], call))
+    with tvm.transform.PassContext(config={"relay.ext.dnnl.codegen": "C_SRC"}):
+        partitioned = dnnl.partition_for_dnnl(mod, prune=False, strict=True)
+    assert dnnl.offload_report(partitioned).offloaded_ops == {"nn.conv2d": 1}

@@ -343,11 +343,18 @@ def check_codegen(functions: list[relay.Function], units: Units, decision: Offlo
 
 
 def _codegen_error(func: relay.Function) -> Exception | None:
-    """Return what the code generator raises for a function, if this TVM has it."""
+    """Return what the code generator raises for a function, if this TVM has it.
+
+    That is the one that writes JSON: C source, which needs fixed shapes, is a choice that only
+    `relay.build` knows.
+    """
     codegen = tvm.get_global_func(f"relay.ext.{COMPILER}", allow_missing=True)
+    config = dict(tvm.transform.PassContext.current().config)
+    config[f"relay.ext.{COMPILER}.codegen"] = "JSON"
     try:
         if codegen is not None:
-            codegen(func)
+            with tvm.transform.PassContext(config=config):
+                codegen(func)
     # Whatever it is, it would end the compilation later.
     except Exception as error:  # pylint: disable=broad-except
         return error
