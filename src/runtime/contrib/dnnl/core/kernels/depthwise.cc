@@ -38,22 +38,6 @@ namespace {
 /*! \brief The results of a row that are computed at once: their sums are in registers. */
 constexpr int kResults = 8;
 
-using Axis = DepthwiseShape::Axis;
-
-/*! \brief The taps of a window that read values and no padding, and where the first tap is. */
-struct Taps {
-  int64_t first, last, begin;
-};
-
-DNNL_INLINE Taps TapsOf(const Axis& axis, int64_t result) {
-  const int64_t begin = result * axis.stride - axis.pad;
-  const auto taps_below = [&axis](int64_t distance) {
-    const int64_t count = distance <= 0 ? 0 : (distance + axis.step - 1) / axis.step;
-    return count < axis.kernel ? count : axis.kernel;
-  };
-  return {taps_below(-begin), taps_below(axis.src - begin), begin};
-}
-
 /*! \brief The rows of windows whose results are one row, for a block of channels. */
 struct RowWork {
   const DepthwiseShape* shape;
@@ -93,19 +77,19 @@ DNNL_INLINE void ComputeResults(const RowWork& work, int64_t first, const Taps& 
 
 template <int W>
 DNNL_INLINE void ComputeRow(const RowWork& work) {
-  const Axis& axis = work.shape->axes[2];
+  const WindowAxis& axis = work.shape->axes[2];
   // The results of which all taps read values.
   int64_t inside = 0, outside = axis.dst;
-  while (inside < outside && TapsOf(axis, inside).first > 0) ++inside;
-  while (outside > inside && TapsOf(axis, outside - 1).last < axis.kernel) --outside;
+  while (inside < outside && axis.TapsOf(inside).first > 0) ++inside;
+  while (outside > inside && axis.TapsOf(outside - 1).last < axis.kernel) --outside;
   for (int64_t i = 0; i < axis.dst;) {
     if (i < inside || i >= outside || outside - inside < kResults) {
-      ComputeResults<W, 1>(work, i, TapsOf(axis, i));
+      ComputeResults<W, 1>(work, i, axis.TapsOf(i));
       ++i;
     } else {
       // The last ones overlap those before them.
       const int64_t first = std::min(i, outside - kResults);
-      ComputeResults<W, kResults>(work, first, TapsOf(axis, first));
+      ComputeResults<W, kResults>(work, first, axis.TapsOf(first));
       i = first + kResults;
     }
   }
@@ -155,7 +139,7 @@ void DepthwiseConv(const DepthwiseShape& shape, const float* src, const float* w
                     weights + block * taps * code.lanes,
                     dst + image * shape.dst.image + block * shape.dst.block +
                         row * width.dst * shape.dst.position,
-                    TapsOf(depth, row / height.dst), TapsOf(height, row % height.dst)});
+                    depth.TapsOf(row / height.dst), height.TapsOf(row % height.dst)});
     }
   });
 }

@@ -27,18 +27,12 @@
 #include <array>
 #include <cstdint>
 
+#include "window_axis.h"
+
 namespace tvm::runtime::contrib::dnnl_backend {
 
 /*! \brief The sizes and strides of a depthwise convolution over depth, height and width. */
 struct DepthwiseShape {
-  /*! \brief Sizes along a spatial dimension, and how the window moves there. */
-  struct Axis {
-    int64_t src, dst, kernel, stride;
-    /*! \brief The distance from tap to tap. */
-    int64_t step;
-    /*! \brief How far the first window begins before the first value. */
-    int64_t pad;
-  };
   /*! \brief In elements; the channels of a block are contiguous. */
   struct Strides {
     int64_t image, block, position;
@@ -47,7 +41,7 @@ struct DepthwiseShape {
   int64_t batch;
   /*! \brief Blocks of DepthwiseLanes() channels. */
   int64_t blocks;
-  std::array<Axis, 3> axes;
+  std::array<WindowAxis, 3> axes;
   Strides src, dst;
 };
 

@@ -111,7 +111,7 @@ DNNL_INLINE T LargestOf(T* values, int64_t count) {
 
 /*! \brief The largest values of neighboring windows of a line, which is overwritten. */
 template <typename T>
-DNNL_INLINE void PoolLine(T* line, int64_t count, const MaxPoolShape::Axis& axis, T* dst) {
+DNNL_INLINE void PoolLine(T* line, int64_t count, const WindowAxis& axis, T* dst) {
   const int64_t stride = axis.stride;
   if (count == 1 && axis.step == 1) {
     *dst = LargestOf(line, axis.kernel);
@@ -132,19 +132,6 @@ DNNL_INLINE void PoolLine(T* line, int64_t count, const MaxPoolShape::Axis& axis
   }
 }
 
-/*! \brief The taps of a window that read values and no padding: the first value, and how many. */
-struct Taps {
-  int64_t first, count;
-};
-
-DNNL_INLINE Taps TapsOf(const MaxPoolShape::Axis& axis, int64_t result) {
-  const int64_t begin = result * axis.stride - axis.pad;
-  const int64_t skipped = begin < 0 ? (axis.step - 1 - begin) / axis.step : 0;
-  const int64_t first = begin + skipped * axis.step;
-  const int64_t fitting = first < axis.src ? (axis.src - first + axis.step - 1) / axis.step : 0;
-  return {first, std::min(fitting, axis.kernel - skipped)};
-}
-
 /*! \brief Compute rows of results, by their numbers. */
 template <typename T>
 DNNL_INLINE void PoolRows(const MaxPoolShape& shape, const T* src, T* dst, int64_t first,
@@ -155,8 +142,10 @@ DNNL_INLINE void PoolRows(const MaxPoolShape& shape, const T* src, T* dst, int64
   T line[kLine];
   for (int64_t row = first; row < last; ++row) {
     const int64_t slice = row / height.dst;
-    const Taps planes = TapsOf(depth, slice % depth.dst), rows = TapsOf(height, row % height.dst);
+    const Taps planes = depth.TapsOf(slice % depth.dst), rows = height.TapsOf(row % height.dst);
     const T* image = src + slice / depth.dst * depth.src * height.src * width.src;
+    const int64_t top = (planes.begin + planes.first * depth.step) * height.src + rows.begin +
+                        rows.first * height.step;
     for (int64_t begin = 0; begin < width.dst; begin += most) {
       const int64_t count = std::min(most, width.dst - begin);
       const int64_t length = (count - 1) * width.stride + width.span();
@@ -165,10 +154,10 @@ DNNL_INLINE void PoolRows(const MaxPoolShape& shape, const T* src, T* dst, int64
       const int64_t high = std::max(low, std::min(length, width.src - from));
       std::fill(line, line + low, std::numeric_limits<T>::lowest());
       std::fill(line + high, line + length, std::numeric_limits<T>::lowest());
-      const int64_t top = planes.first * height.src + rows.first;
-      JoinRows<T>({image + top * width.src + from + low, planes.count,
-                   depth.step * height.src * width.src, rows.count, height.step * width.src},
-                  high - low, line + low);
+      JoinRows<T>(
+          {image + top * width.src + from + low, planes.last - planes.first,
+           depth.step * height.src * width.src, rows.last - rows.first, height.step * width.src},
+          high - low, line + low);
       PoolLine(line, count, width, dst + row * width.dst + begin);
     }
   }

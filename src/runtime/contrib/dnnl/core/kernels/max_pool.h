@@ -27,23 +27,15 @@
 #include <array>
 #include <cstdint>
 
+#include "window_axis.h"
+
 namespace tvm::runtime::contrib::dnnl_backend {
 
 /*! \brief The sizes of a max pool over depth, height and width, channels first. */
 struct MaxPoolShape {
-  /*! \brief Sizes along a spatial dimension, and how the window moves there. */
-  struct Axis {
-    int64_t src{1}, dst{1}, kernel{1}, stride{1};
-    /*! \brief The distance from tap to tap. */
-    int64_t step{1};
-    /*! \brief How far the first window begins before the first value. */
-    int64_t pad{0};
-    int64_t span() const { return (kernel - 1) * step + 1; }
-  };
-
   /*! \brief The images times their channels. */
   int64_t planes;
-  std::array<Axis, 3> axes;
+  std::array<WindowAxis, 3> axes;
 };
 
 /*! \brief The width of the largest window that the kernel supports. */
