@@ -47,8 +47,7 @@ def _scatter_add(x, dim, index, source):
 def _scatter_reduce(x, dim, index, source, reduce, *, include_self=True):
     """Reduce with the element itself: it is the identity where PyTorch leaves it out."""
     is_whole = index.shape == source.shape
-    for axis, size in enumerate(index.shape):
-        source = source if is_whole else source.narrow(axis, 0, size)
+    source = source if is_whole else _part(source, index)
     if reduce == "mean":
         ones = torch.ones_like(source)
         total = aten.scatter_reduce.two(x, dim, index, source, "sum", include_self=include_self)
@@ -70,9 +69,14 @@ def _scatter(x, dim, index, source):
     """Leave out the part of the source that no index reads."""
     if index.shape == source.shape:
         return NotImplemented
+    return aten.scatter.src(x, dim, index, _part(source, index))
+
+
+def _part(source, index):
+    """Return the part of the source that the indices read."""
     for axis, size in enumerate(index.shape):
         source = source.narrow(axis, 0, size)
-    return aten.scatter.src(x, dim, index, source)
+    return source
 
 
 def _index_put(x, indices, values, accumulate=False):
