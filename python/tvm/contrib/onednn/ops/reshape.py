@@ -137,7 +137,7 @@ _NEWSHAPE = Ints("newshape"), Bool("allowzero", False)
 
 
 def _row(name: str, infer, **fields) -> OpSchema:
-    fields.update(infer=infer, numpy=_reshape, reshapes=True, axis_behind=_reshaped_axis)
+    fields.update(infer=infer, numpy=_reshape, reshapes=True, output_axis=_reshaped_axis)
     return view(name, view_reason, **fields)
 
 

@@ -82,7 +82,7 @@ class Rules:
         axis = self.ops[root.name].channel_axis(root)
         return is_per_channel(call, operand, root.result.shape, axis)
 
-    def axis_behind(self, call: OpView, axis: int) -> int | None:
+    def output_axis(self, call: OpView, axis: int) -> int | None:
         """Return the axis of the results of an op with a row that is an axis of its data, if any.
 
         Parameters
@@ -93,7 +93,7 @@ class Rules:
             Of its data, along which there is a scale for each item.
         """
         spec = self.ops[call.name]
-        return spec.axis_behind(call, axis) if spec.axis_behind is not None else None
+        return spec.output_axis(call, axis) if spec.output_axis is not None else None
 
     def with_field(self, field: str) -> list[str]:
         """Return the names of the ops whose rows have a value in a field."""

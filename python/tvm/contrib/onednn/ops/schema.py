@@ -98,7 +98,7 @@ class OpSchema:
         Whether a view gives the same elements in the same order other dimensions.
     keeps_values : bool
         Whether each element of the result is one of the data's, whatever scale these have.
-    axis_behind : Callable | None
+    output_axis : Callable | None
         For a view: which axis of a call's results is an axis of its data, None if none is.
     weight_axis : Callable | None
         For an op with a weight: the axis of the output channels in a call's weight; None where the
@@ -162,7 +162,7 @@ class OpSchema:
     moves: str | None = None
     reshapes: bool = False
     keeps_values: bool = False
-    axis_behind: Callable[[OpView, int], int | None] | None = None
+    output_axis: Callable[[OpView, int], int | None] | None = None
     weight_axis: Callable[[OpView], int | None] | None = None
     reads_int8: str | None = None
     post: str | None = None

@@ -237,7 +237,7 @@ ROWS = [
         attrs=(Sections("indices_or_sections"), Int("axis", 0)),
         infer=_split_type,
         numpy=_split,
-        axis_behind=_split_axis,
+        output_axis=_split_axis,
     ),
     view(
         "strided_slice",
@@ -263,7 +263,7 @@ ROWS = [
         attrs=(Ints("axes", None),),
         infer=_transpose_type,
         numpy=_transpose,
-        axis_behind=_transposed_axis,
+        output_axis=_transposed_axis,
         relax="permute_dims",
     ),
 ]

@@ -133,7 +133,7 @@ class _Mover:
         axis = source.attrs.axis
         if _parameters(source) is None:
             is_known = scale.is_constant and zero_point.is_constant
-            axis = self._rules.axis_behind(node, axis) if is_known else None
+            axis = self._rules.output_axis(node, axis) if is_known else None
             if axis is None or bits.type.dtype not in EIGHT_BITS:
                 return None
         types = tuple(Tensor(value.dims, bits.type.dtype) for value in node.results)
