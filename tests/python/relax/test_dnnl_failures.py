@@ -174,16 +174,16 @@ def test_strict_by_environment(monkeypatch):
 
 @pytest.mark.parametrize("name", ["nn.group_norm", "nn.conv2d"])
 def test_an_op_that_the_code_generator_cannot_write(name, monkeypatch):
-    add = kernels._Writer._add  # pylint: disable=protected-access
+    add = kernels.GraphWriter._add  # pylint: disable=protected-access
 
-    def failing(self, op_kind, node_name, type_, attrs=None, inputs=None):
+    def failing(self, op_kind, node_name, types, attrs=None, inputs=None):
         if op_kind == "kernel" and name in (node_name, *(attrs.get("root_op", [[]])[0])):
             raise ValueError(f"no kernel of {name}")
-        return add(self, op_kind, node_name, type_, attrs, inputs)
+        return add(self, op_kind, node_name, types, attrs, inputs)
 
     mod, x = module(norm_between_convs, X), rand(1, 8, 12, 12)
     (want,) = run(mod, x)
-    monkeypatch.setattr(kernels._Writer, "_add", failing)
+    monkeypatch.setattr(kernels.GraphWriter, "_add", failing)
     match = f"function main: writing {name} failed: no kernel of {name}"
     with pytest.warns(PartitionWarning, match=match):
         partitioned = tvm_dnnl.partition_for_dnnl(mod, prune=False, strict=False)

@@ -23,18 +23,17 @@ all that the rules and the fuser have decided; the code generator reads it.
 from __future__ import annotations
 
 import json
-from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from tvm import relax
-from tvm.contrib.onednn.ir.node import Node
+from tvm.contrib.onednn.ir.op_view import Tensor
 from tvm.contrib.onednn.ops.quantize import DEQUANTIZE, QUANTIZE
-from tvm.contrib.onednn.partition.offload import UnwritableOps
+from tvm.contrib.onednn.ops.tensors import COMPILER
 from tvm.contrib.onednn.partition.units import Units
 
 from .reader import RelaxGraph
-from .reading import elements, is_constant, sizes
+from .reading import ExprDict, elements, is_constant, sizes
 
 # What a partition's module says that it is.
 KIND = "dnnl_json"
@@ -61,6 +60,13 @@ class Kernel(NamedTuple):
     name: str
     attrs: dict[str, list]
     inputs: list
+
+    def function_attrs(self) -> dict[str, str]:
+        """Return the attributes of a composite that is this kernel."""
+        is_own = self.name.startswith(f"{COMPILER}.")
+        name = self.name if is_own else f"{COMPILER}.{self.name.split('.')[-1]}"
+        description = {"name": self.name, "attrs": self.attrs}
+        return {"Composite": name, KERNEL: json.dumps(description)}
 
 
 def kernel_of(units: Units, i: int) -> Kernel:
@@ -176,31 +182,30 @@ def graph_json(
     text, names : tuple[str, list[str]]
         The graph, and the names of its constants in the order of their nodes.
     """
-    return _Writer(str(func.attrs["global_symbol"]), const_names, read).write(func)
+    num_threads = int(func.attrs.get(NUM_THREADS, 0))
+    writer = GraphWriter(str(func.attrs["global_symbol"]), num_threads, const_names)
+    for param in tensors_of(func):
+        writer.add_input(param, _tensor_types(param.ty))
+    composites = ExprDict()
+    for block in func.body.blocks:
+        for binding in elements(block.bindings):
+            value = binding.value
+            if isinstance(value, relax.Function):
+                composites[binding.var] = _kernel_of_function(value, read), elements(value.params)
+            elif isinstance(value, relax.Call):
+                kernel, params = composites[value.op]
+                args = ExprDict(zip(params, elements(value.args)))
+                inputs = [args.get(expr, expr) for expr in kernel.inputs]
+                writer.add_kernel(binding.var, kernel, inputs, _tensor_types(value.ty))
+            else:
+                writer.add_name(binding.var, value)
+    return writer.text(func.body.body)
 
 
-def check_codegen(func: relax.Function, ops: Sequence[Node]) -> None:
-    """Write a partition of the partitioner's as the code generator will.
-
-    Parameters
-    ----------
-    func : relax.Function
-        The partition.
-    ops : Sequence[Node]
-        The root of each kernel in it, in order.
-
-    Raises
-    ------
-    UnwritableOps
-        Naming the op whose kernel cannot be written, or all ops if that is the whole graph.
-    """
-    writer = _Writer(str(func.attrs["global_symbol"]), defaultdict(str), read=None)
-    try:
-        writer.write(func)
-    # Whatever it is, it would end the compilation later.
-    except Exception as error:  # pylint: disable=broad-except
-        failing = ops[writer.num_kernels : writer.num_kernels + 1]
-        raise UnwritableOps(dict.fromkeys(failing or ops, error)) from error
+def _kernel_of_function(func: relax.Function, read: Callable) -> Kernel:
+    if KERNEL not in func.attrs:
+        return read(func)
+    return Kernel(**json.loads(str(func.attrs[KERNEL])), inputs=tensors_of(func))
 
 
 def tensors_of(func: relax.Function) -> list[relax.Var]:
@@ -208,64 +213,99 @@ def tensors_of(func: relax.Function) -> list[relax.Var]:
     return [param for param in elements(func.params) if not isinstance(param.ty, relax.ShapeType)]
 
 
-class _Writer:
-    def __init__(self, symbol: str, const_names: dict, read: Callable | None):
-        self._symbol, self._const_names, self._read_other = symbol, const_names, read
-        self.num_kernels = 0
-        self._nodes: list[dict] = []
-        self._entries: dict = {}
-        self._row_ptr = [0]
-        self._composites: dict = {}
-        self._num_threads = 0
+def _tensor_types(type_) -> list[Tensor]:
+    types = elements(type_.fields) if isinstance(type_, relax.TupleType) else [type_]
+    return [Tensor(sizes(each), str(each.dtype)) for each in types]
 
-    def write(self, func: relax.Function) -> tuple[str, list[str]]:
-        self._num_threads = int(func.attrs.get(NUM_THREADS, 0))
-        for k, param in enumerate(tensors_of(func)):
-            self._entries[param] = self._add("input", f"{self._symbol}_i{k}", param.ty)
-        for block in func.body.blocks:
-            for binding in elements(block.bindings):
-                self._bind(binding.var, binding.value)
-        heads = [list(entry) for entry in self._read(func.body.body)]
+
+class GraphWriter:
+    """Writes the nodes of a partition's JSON graph one by one.
+
+    The code generator does so with what TVM knows of a partition. The partitioner does, too, with
+    what its graph knows: an op at which this raises stays on TVM.
+
+    Parameters
+    ----------
+    symbol : str
+        The name of the partition.
+    num_threads : int
+        That of the partition, or 0.
+    const_names : Mapping | None
+        A name for each constant, if they are to have names.
+    """
+
+    def __init__(self, symbol: str, num_threads: int, const_names: Mapping | None = None):
+        self._symbol, self._num_threads, self._const_names = symbol, num_threads, const_names
+        self._nodes: list[dict] = []
+        self._entries = ExprDict()
+        self._row_ptr = [0]
+
+    def add_input(self, var: relax.Var, types: Sequence[Tensor]) -> None:
+        """Write a parameter."""
+        self._entries[var] = self._add("input", f"{self._symbol}_i{len(self._nodes)}", types)
+
+    def add_constant(self, expr: relax.Expr, types: Sequence[Tensor]) -> None:
+        """Write a constant, unless it is already there."""
+        if expr not in self._entries:
+            name = "" if self._const_names is None else str(self._const_names[expr])
+            self._entries[expr] = self._add("const", name, types)
+
+    def add_kernel(
+        self, var: relax.Var, kernel: Kernel, inputs: Sequence[relax.Expr], types: Sequence[Tensor]
+    ) -> None:
+        """Write what computes a variable.
+
+        Parameters
+        ----------
+        var : relax.Var
+            The variable.
+        kernel : Kernel
+            The kernel.
+        inputs : Sequence[relax.Expr]
+            What it reads; it may be tuples.
+        types : Sequence[Tensor]
+            The types of its results.
+        """
+        entries = [entry for expr in inputs for entry in self.heads(expr)]
+        self._entries[var] = self._add("kernel", kernel.name, types, kernel.attrs, entries)
+
+    def add_name(self, var: relax.Var, expr: relax.Expr) -> None:
+        """Let a variable be what an expression is, such as a field of a tuple."""
+        self._entries[var] = self._read(expr)
+
+    def heads(self, result: relax.Expr) -> list[list[int]]:
+        """Return what of the graph is an expression, one entry for each tensor."""
+        return [list(entry) for entry in self._read(result)]
+
+    def text(self, result: relax.Expr) -> tuple[str, list[str]]:
+        """Return the graph that computes an expression, and the names of its constants."""
+        heads = self.heads(result)
         leaves = [i for i, node in enumerate(self._nodes) if node["op"] != "kernel"]
         graph = {"nodes": self._nodes, "arg_nodes": leaves, "heads": heads}
         names = [node["name"] for node in self._nodes if node["op"] == "const"]
         return json.dumps({"symbol": self._symbol, **graph, "node_row_ptr": self._row_ptr}), names
 
-    def _bind(self, var, value) -> None:
-        if isinstance(value, relax.Function):
-            if KERNEL in value.attrs:
-                kernel = Kernel(**json.loads(str(value.attrs[KERNEL])), inputs=tensors_of(value))
-            else:
-                kernel = self._read_other(value)
-            self._composites[var] = kernel, elements(value.params)
-        elif isinstance(value, relax.Call):
-            kernel, params = self._composites[value.op]
-            args = dict(zip(params, elements(value.args)))
-            inputs = [entry for expr in kernel.inputs for entry in self._read(args.get(expr, expr))]
-            self._entries[var] = self._add("kernel", kernel.name, value.ty, kernel.attrs, inputs)
-            self.num_kernels += 1
-        else:
-            self._entries[var] = self._read(value)
-
     def _read(self, expr) -> list[tuple[int, int, int]]:
         """Return the entries of an expression, one for each tensor."""
+        known = self._entries.get(expr)
+        if known is not None:
+            return known
         if isinstance(expr, relax.Tuple):
             return [entry for field in elements(expr.fields) for entry in self._read(field)]
         if isinstance(expr, relax.TupleGetItem):
             return [self._read(expr.tuple_value)[expr.index]]
-        if is_constant(expr) and expr not in self._entries:
-            self._entries[expr] = self._add("const", str(self._const_names[expr]), expr.ty)
+        if is_constant(expr):
+            self.add_constant(expr, _tensor_types(expr.ty))
         return self._entries[expr]
 
-    def _add(self, op: str, name: str, type_, attrs=None, inputs=None) -> list:
-        types = type_.fields if isinstance(type_, relax.TupleType) else [type_]
-        shapes = [[-1 if size is None else size for size in sizes(each)] for each in types]
-        own = {"dtype": [[str(each.dtype) for each in types]], "shape": [shapes]}
+    def _add(self, op: str, name: str, types: Sequence[Tensor], attrs=None, inputs=None) -> list:
+        shapes = [[-1 if size is None else size for size in each.shape] for each in types]
+        own = {"dtype": [[each.dtype for each in types]], "shape": [shapes]}
         node = {"op": op, "name": name}
         if op == "kernel":
             if self._num_threads:
                 attrs = {**attrs, "num_threads": [[str(self._num_threads)]]}
-            node["inputs"] = [list(entry) for entry in inputs]
+            node["inputs"] = inputs
             own = {"num_inputs": str(len(inputs)), "num_outputs": str(len(types)), **attrs, **own}
         node["attrs"] = own
         self._nodes.append(node)

@@ -19,7 +19,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 
 from tvm import relax
 from tvm.contrib.onednn.ir.dim import Size, Symbol, symbol_of, symbols_in
@@ -30,7 +29,7 @@ from tvm.contrib.onednn.partition.offload import UnwritableOps
 from tvm.contrib.onednn.partition.units import OffloadDecision, Units
 
 from .body import Body, name_of, substituted
-from .kernels import KERNEL, NUM_THREADS, check_codegen, kernel_of
+from .kernels import NUM_THREADS, GraphWriter, kernel_of
 from .reader import RelaxGraph
 from .reading import ExprDict
 from .types import size_from, type_difference, type_from
@@ -255,11 +254,15 @@ class FunctionWriter:
     def _partition(self, members: list[int], name: str) -> tuple:
         """Return the function of a region, as `_new_function` does."""
         nodes, params = self._graph.nodes, []
-        body, roots = Body(self._builder, variable=relax.Var), []
+        body = Body(self._builder, variable=relax.Var)
+        num_threads = self._units.rules.options.num_threads
+        # Writes what the code generator will: an op at which that raises stays on TVM.
+        generated = GraphWriter(name, num_threads)
         for i in self._regions.inputs(members):
             expr = self._body.read(nodes[i])
             param = relax.Var(getattr(expr, "name", "x"), expr.ty)
             body.known[nodes[i]] = param
+            generated.add_input(param, nodes[i].results)
             params.append(param)
         for i in members:
             node = nodes[i]
@@ -268,30 +271,23 @@ class FunctionWriter:
             if node.kind == FIELD:
                 value = relax.TupleGetItem(body.read(node.operands[0]), node.attrs.index)
                 body.known[node] = body.emit(value, name_of(node))
+                generated.add_name(body.known[node], value)
                 continue
             try:
-                args, composite, symbols, type_ = self._composite(i, body)
+                self._call_kernel(i, body, generated)
             except UnwritableOps as error:
                 self._unwritable.update(error.errors)
                 body.known[node] = relax.Var(name_of(node), type_from(node.type))
-                continue
-            callee = body.bind(composite, f"{name_of(node)}_kernel", composite.ty)
-            call = relax.Call(callee, [*args, *symbols], ret_ty=type_)
-            body.known[node] = body.bind(call, name_of(node), type_)
-            roots.append(nodes[self._units.chain(i)[0]])
+                generated.add_input(body.known[node], node.results)
         outputs = [body.known[nodes[i]] for i in self._regions.outputs(members)]
         result = outputs[0] if len(outputs) == 1 else relax.Tuple(outputs)
-        n = self._units.rules.options.num_threads
-        attrs = {"Codegen": COMPILER, "global_symbol": name, **({NUM_THREADS: n} if n else {})}
-        written = _new_function(params, body.bindings, result, attrs)
-        if not self._unwritable:
-            check_codegen(written[0], roots)
-        return written
+        generated.heads(result)
+        n = {NUM_THREADS: num_threads} if num_threads else {}
+        attrs = {"Codegen": COMPILER, "global_symbol": name, **n}
+        return _new_function(params, body.bindings, result, attrs)
 
-    def _composite(self, i: int, outer: Body) -> tuple:
-        """Return what an op with what is fused to it is called with, and its function.
-
-        The function is given as by `_new_function`.
+    def _call_kernel(self, i: int, outer: Body, generated: GraphWriter) -> None:
+        """Bind the composite of an op with what is fused to it, and its result.
 
         Raises
         ------
@@ -315,11 +311,15 @@ class FunctionWriter:
                 difference = type_difference(body.known[node].ty, node.type)
                 if difference is not None:
                     raise TypeError(difference)
-            description = {"name": kernel.name, "attrs": kernel.attrs}
-            is_own = kernel.name.startswith(f"{COMPILER}.")
-            name = kernel.name if is_own else f"{COMPILER}.{kernel.name.split('.')[-1]}"
-            attrs = {"Composite": name, KERNEL: json.dumps(description)}
-            return args, *_new_function(params, body.bindings, body.known[node], attrs)
+            attrs, result = kernel.function_attrs(), body.known[node]
+            func, symbols, type_ = _new_function(params, body.bindings, result, attrs)
+            callee = outer.bind(func, f"{name_of(node)}_kernel", func.ty)
+            call = relax.Call(callee, [*args, *symbols], ret_ty=type_)
+            outer.known[node] = outer.bind(call, name_of(node), type_)
+            for constant, arg in zip(inputs, args):
+                if constant.kind == CONSTANT:
+                    generated.add_constant(arg, constant.results)
+            generated.add_kernel(outer.known[node], kernel, args, node.results)
         # What TVM cannot express of an op costs that op alone.
         except Exception as error:  # pylint: disable=broad-except
             raise UnwritableOps({op: error}) from error
