@@ -22,8 +22,20 @@ import numpy as np
 import pytest
 import tvm
 import tvm_dnnl  # noqa: F401, it registers the code generator
-from dnnl_modules import X2, X4, const, conv_bias_relu, module, rand, residual, run, var
+from dnnl_modules import (
+    X2,
+    X4,
+    const,
+    conv_bias_relu,
+    module,
+    partitions,
+    rand,
+    residual,
+    run,
+    var,
+)
 from tvm import relax
+from tvm.contrib.onednn.failures import PartitionError, PartitionWarning
 from tvm.relax import op
 from tvm.relax.dpl import is_op, is_tuple, wildcard
 
@@ -120,7 +132,40 @@ REFUSED = {
 
 @pytest.mark.parametrize("build, pattern, message", REFUSED.values(), ids=REFUSED.keys())
 def test_what_is_no_kernel(build, pattern, message):
-    """It says so when it is compiled, not when it is run."""
-    mod = partitioned(module(build, X2), pattern, True, True)
+    """RunCodegen cannot leave it to TVM, and says so; `compile` and the partitioner can."""
+    mod = module(build, X2)
+    merged = partitioned(mod, pattern, True, True)
     with pytest.raises(ValueError, match=re.escape(message)):
-        relax.transform.RunCodegen()(mod)
+        relax.transform.RunCodegen()(merged)
+    with pytest.warns(PartitionWarning, match=re.escape(message)):
+        again = tvm_dnnl.partition_for_dnnl(merged, prune=False, strict=False)
+    report = tvm_dnnl.offload_report(again)
+    offloaded = {"matmul": 1, "nn.softmax": 1} if "softmax" in again.script() else {}
+    assert report.offloaded_ops == offloaded and message in str(report.failures)
+    with pytest.warns(PartitionWarning, match=re.escape(message)):
+        model = tvm_dnnl.compile(merged)
+    with pytest.raises(PartitionError, match=re.escape(message)):
+        tvm_dnnl.partition_for_dnnl(merged, strict=True)
+    x, wanted = rand(*X2[1]), run(mod, rand(*X2[1]))
+    for got in (run(relax.transform.RunCodegen()(again), x)[0], model(x)):
+        np.testing.assert_allclose(got, wanted[0], rtol=1e-5, atol=1e-6)
+
+
+def test_a_partition_costs_no_other():
+    """Of two partitions, the one that oneDNN runs stays; in the other, one composite is refused."""
+
+    def build(builder, x):
+        y = builder.emit(op.atan(builder.emit(op.exp(x))))
+        return op.exp(builder.emit(op.sinh(y)))
+
+    exp, atan = is_op("relax.exp")(wildcard()), is_op("relax.atan")(wildcard())
+    fuse = relax.transform.FuseOpsByPattern([("dnnl.exp", exp), ("dnnl.atan", atan)])
+    mod = module(build, X2)
+    merged = relax.transform.MergeCompositeFunctions()(fuse(mod))
+    assert partitions(merged) == 2
+    with pytest.warns(PartitionWarning, match="writing dnnl.atan failed"):
+        again = tvm_dnnl.partition_for_dnnl(merged, prune=False, strict=False)
+    assert partitions(again) == 2
+    x = rand(*X2[1])
+    (got,), (want,) = run(relax.transform.RunCodegen()(again), x), run(mod, x)
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)

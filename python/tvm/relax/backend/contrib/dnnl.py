@@ -41,6 +41,7 @@ from ._dnnl import compiled, pipeline, registration, verification
 from ._dnnl.appends import mark_appends
 from ._dnnl.cached import cached_model
 from ._dnnl.compiled import host_target
+from ._dnnl.composites import without_unwritable
 from ._dnnl.importers import from_exported_program, from_onnx
 from ._dnnl.loaded import dnnl_version, load_model, num_threads, set_num_threads
 from ._dnnl.ops import ROWS
@@ -194,6 +195,7 @@ def compile(  # pylint: disable=redefined-builtin
     """
     source, is_verified = model, verification.is_wanted(verify, model)
     model = verification.imported(model, shape, constants)
+    model = without_unwritable(model, {}, options.get("strict"))
     is_partitioned = compiled.is_partitioned(model)
     model = partitioned(model, is_partitioned, partition_for_dnnl, params, options)
     report = offload_report(model)

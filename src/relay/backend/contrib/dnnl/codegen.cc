@@ -29,6 +29,7 @@
 #include <string>
 
 #include "c_codegen.h"
+#include "composite.h"
 #include "json_codegen.h"
 
 namespace tvm {
@@ -60,6 +61,24 @@ Function PartitionOf(const Function& function) {
   return function->GetAttr<Function>(kPartitionAttr, function).value();
 }
 
+/*!
+ * \brief Call a function on a partition; what it refuses of the composites of somebody else's
+ * patterns, it refuses with an advice.
+ */
+template <typename Codegen>
+auto WithAdvice(const Function& partition, const Codegen& codegen) -> decltype(codegen(partition)) {
+  try {
+    return codegen(partition);
+  } catch (const runtime::InternalError& error) {
+    if (!HasOtherComposites(partition)) throw;
+    throw runtime::InternalError(
+        error.file(), error.lineno(),
+        error.message() +
+            ". A composite for oneDNN is an op and what oneDNN fuses to it. Keep other ops out of "
+            "your patterns, or use partition_for_dnnl, which leaves them to TVM");
+  }
+}
+
 /*! \brief The codegen of the compilation that is going on. */
 std::string CurrentCodegen() {
   const std::string codegen = tvm::transform::PassContext::Current()
@@ -79,7 +98,7 @@ std::string CurrentCodegen() {
 Map<String, runtime::NDArray> ConstantsForLoader(const Function& function, const String&) {
   Map<String, runtime::NDArray> constants;
   if (CurrentCodegen() == "C_SRC") return constants;
-  const SerializedPartition partition = SerializePartition(PartitionOf(function));
+  const SerializedPartition partition = WithAdvice(PartitionOf(function), &SerializePartition);
   for (size_t i = 0; i < partition.const_names.size(); ++i) {
     constants.Set(partition.const_names[i], partition.constants[i]);
   }
@@ -100,13 +119,13 @@ runtime::Module DNNLCompiler(const ObjectRef& ref) {
   ICHECK(ref->IsInstance<FunctionNode>())
       << "the DNNL codegen compiles one Relay function, but got " << ref->GetTypeKey();
   const auto function = Downcast<Function>(ref);
-  if (CurrentCodegen() == "C_SRC") return CompileToCSource(PartitionOf(function));
-  CHECK(!IsForAOT(function)) << "the AOT executor calls functions by address, but functions of a "
-                                "dnnl JSON module have none. "
-                                "Compile with PassContext(config={\""
-                             << kCodegenOption
-                             << "\": \"C_SRC\"}), or use the graph or VM executor";
-  return CompileToJSON(PartitionOf(function));
+  const bool is_c_source = CurrentCodegen() == "C_SRC";
+  CHECK(is_c_source || !IsForAOT(function))
+      << "the AOT executor calls functions by address, but functions of a "
+         "dnnl JSON module have none. "
+         "Compile with PassContext(config={\""
+      << kCodegenOption << "\": \"C_SRC\"}), or use the graph or VM executor";
+  return WithAdvice(PartitionOf(function), is_c_source ? &CompileToCSource : &CompileToJSON);
 }
 
 TVM_REGISTER_PASS_CONFIG_OPTION(kCodegenOption, String);

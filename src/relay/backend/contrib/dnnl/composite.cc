@@ -25,6 +25,7 @@
 
 #include <tvm/ir/op.h>
 #include <tvm/relay/expr.h>
+#include <tvm/relay/expr_functor.h>
 #include <tvm/relay/function.h>
 #include <tvm/runtime/logging.h>
 
@@ -72,10 +73,22 @@ class CompositeReader {
       post_op.scale = AddInput(post_op.call->args[1]);
       post_op.zero_point = AddInput(post_op.call->args[2]);
     }
+    CheckOps();
     return std::move(kernel_);
   }
 
  private:
+  /*! \brief Refuse ops that the runtime does not know; it would when the library is loaded. */
+  void CheckOps() const {
+    std::vector<const CallNode*> calls{kernel_.root};
+    for (const PostOp& post_op : kernel_.post_ops) calls.push_back(post_op.call);
+    for (const CallNode* call : calls) {
+      const std::string op = OpNameOf(call);
+      ICHECK(runtime::contrib::dnnl_backend::FindOp(op) != nullptr)
+          << name_ << ": oneDNN does not run " << op;
+    }
+  }
+
   /*! \brief The call that computes an argument inside, or nullptr. */
   static const CallNode* CallInside(const Expr& arg) {
     // For an op with several results it is the first.
@@ -199,6 +212,16 @@ KernelCall ReadKernelCall(const CallNode* call) {
   KernelCall kernel{OpNameOf(call), call, {}, {}, {}, {}};
   for (const Expr& arg : call->args) kernel.inputs.push_back(arg);
   return kernel;
+}
+
+bool HasOtherComposites(const Function& partition) {
+  bool has_others = false;
+  PostOrderVisit(partition, [&has_others](const Expr& expr) {
+    const auto* function = expr.as<FunctionNode>();
+    if (function == nullptr || !function->GetAttr<String>(attr::kComposite).defined()) return;
+    has_others = has_others || !function->GetAttr<Integer>(kBiasAttr).defined();
+  });
+  return has_others;
 }
 
 }  // namespace dnnl

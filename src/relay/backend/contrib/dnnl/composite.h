@@ -25,6 +25,7 @@
 #define TVM_RELAY_BACKEND_CONTRIB_DNNL_COMPOSITE_H_
 
 #include <tvm/relay/expr.h>
+#include <tvm/relay/function.h>
 
 #include <optional>
 #include <string>
@@ -101,6 +102,9 @@ struct KernelCall {
  * the chain, it says how the kernel reads that argument.
  */
 KernelCall ReadKernelCall(const CallNode* call);
+
+/*! \brief Whether a partition has composites that are not those of partition_for_dnnl. */
+bool HasOtherComposites(const Function& partition);
 
 }  // namespace dnnl
 }  // namespace contrib

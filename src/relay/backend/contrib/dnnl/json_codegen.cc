@@ -23,7 +23,10 @@
  */
 #include "json_codegen.h"
 
+#include <tvm/ir/type.h>
+#include <tvm/runtime/container/shape_tuple.h>
 #include <tvm/runtime/registry.h>
+#include <tvm/tir/expr.h>
 
 #include <string>
 #include <vector>
@@ -75,6 +78,29 @@ class DNNLJSONSerializer : public JSONSerializer {
   const int num_threads_;
 };
 
+/*!
+ * \brief Refuse what the runtime would refuse when the library is loaded, of an op's types.
+ *
+ * With open dimensions it cannot tell before it is called.
+ */
+void CheckTypes(const Function& function, runtime::Module* module) {
+  Array<runtime::ShapeTuple> shapes;
+  for (const Var& param : function->params) {
+    const Type& type = param->checked_type();
+    const auto* tuple = type.as<TupleTypeNode>();
+    for (const Type& each : tuple != nullptr ? tuple->fields : Array<Type>{type}) {
+      std::vector<int64_t> shape;
+      for (const PrimExpr& dim : Downcast<TensorType>(each)->shape) {
+        const auto* size = dim.as<IntImmNode>();
+        if (size == nullptr) return;
+        shape.push_back(size->value);
+      }
+      shapes.push_back(runtime::ShapeTuple(shape));
+    }
+  }
+  module->GetFunction("infer_types")(shapes);
+}
+
 }  // namespace
 
 SerializedPartition SerializePartition(const Function& function) {
@@ -93,7 +119,10 @@ runtime::Module CompileToJSON(const Function& function) {
   const auto* create = runtime::Registry::Get("runtime.DNNLJSONRuntimeCreate");
   ICHECK(create != nullptr) << "this TVM was built without the DNNL JSON runtime; build it with "
                                "USE_DNNL_CODEGEN set to JSON";
-  return (*create)(String(partition.symbol), String(partition.graph_json), partition.const_names);
+  runtime::Module module =
+      (*create)(String(partition.symbol), String(partition.graph_json), partition.const_names);
+  CheckTypes(function, &module);
+  return module;
 }
 
 }  // namespace dnnl

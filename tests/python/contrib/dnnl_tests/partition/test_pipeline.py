@@ -17,13 +17,16 @@
 """The backend through TVM's own BYOC passes, as its tutorials write them."""
 
 import json
+import re
 from collections import Counter
 
 import numpy as np
 import pytest
 import tvm
 from tvm import relay
+from tvm.contrib.onednn.failures import PartitionError, PartitionWarning
 from tvm.relay import testing as models
+from tvm.relay.dataflow_pattern import is_op, is_tuple, wildcard
 from tvm.relay.op.contrib import dnnl
 from tvm.relay.op.contrib.register import get_pattern_table
 from tvm.testing import dnnl as testing
@@ -205,3 +208,68 @@ def test_a_view_is_no_partition():
     data = relay.var("x", shape=(2, 3, 4))
     partitioned = byoc_pipeline(tvm.IRModule.from_expr(relay.cumsum(relay.nn.batch_flatten(data))))
     assert testing.offload(partitioned).partitions == 0
+
+
+W = wildcard
+X48 = relay.var("x", shape=(4, 8))
+DENSE = relay.nn.dense(X48, relay.const(rand(3, 8)))
+UNWRITABLE = {
+    "unknown-root": (relay.atan(X48), is_op("atan")(W()), "dnnl.any: oneDNN does not run atan"),
+    "unknown-post-op": (
+        relay.atan(DENSE),
+        is_op("atan")(is_op("nn.dense")(W(), W())),
+        "dnnl.any: oneDNN does not run atan",
+    ),
+    "two-kernels": (
+        relay.exp(DENSE) + relay.tanh(DENSE),
+        is_op("add")(is_op("exp")(W()), is_op("tanh")(W())),
+        "dnnl.any: both operands of add are computed inside the composite",
+    ),
+    "tuple": (
+        relay.concatenate([relay.exp(X48), X48], 1),
+        is_op("concatenate")(is_tuple([is_op("exp")(W()), W()])),
+        "dnnl.any: an argument of kind relay.Tuple in the composite is neither",
+    ),
+    "float64": (
+        relay.nn.relu(relay.exp(relay.var("x", shape=(4, 8), dtype="float64"))),
+        is_op("nn.relu")(is_op("exp")(W())),
+        "input x: oneDNN has no data type float64",
+    ),
+}
+
+
+def merged(kind):
+    """Return a module with a composite of somebody's own pattern, and what is wrong with it."""
+    expr, pattern, message = UNWRITABLE[kind]
+    mod = relay.transform.InferType()(tvm.IRModule.from_expr(expr))
+    return relay.transform.MergeComposite([("dnnl.any", pattern)])(mod), message
+
+
+@json_only
+@pytest.mark.parametrize("kind", UNWRITABLE)
+def test_a_pattern_of_what_is_no_kernel(kind):
+    """It is an error when it is compiled, not when it is run, and says what to do."""
+    mod, message = merged(kind)
+    mod = tvm.transform.Sequential(
+        [
+            relay.transform.AnnotateTarget(["dnnl"]),
+            relay.transform.MergeCompilerRegions(),
+            relay.transform.PartitionGraph(),
+        ]
+    )(mod)
+    with pytest.raises(tvm.TVMError, match=re.escape(message)) as error:
+        testing.build(mod)
+    assert "use partition_for_dnnl, which leaves them to TVM" in str(error.value)
+
+
+@json_only
+@pytest.mark.parametrize("kind", ["unknown-post-op", "two-kernels", "tuple"])
+def test_partition_for_dnnl_leaves_such_a_composite_to_tvm(kind):
+    mod, message = merged(kind)
+    with pytest.warns(PartitionWarning, match=re.escape(message)):
+        partitioned = dnnl.partition_for_dnnl(mod, prune=False, strict=False)
+    x = {"x": rand(4, 8)}
+    (got,), (want,) = direct.run(partitioned, x), direct.run(mod, x)
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
+    with pytest.raises(PartitionError, match=re.escape(message)):
+        dnnl.partition_for_dnnl(mod, prune=False, strict=True)

@@ -29,6 +29,7 @@ from tvm.contrib.onednn.ops.tensors import COMPILER
 from tvm.contrib.onednn.partition.offload import Offloaded, offload
 from tvm.contrib.onednn.report.record import ATTR, Record
 
+from .composites import without_unwritable
 from .paged_cache import offload_paged_attention
 from .reader import RelaxGraph
 from .reading import own_functions
@@ -75,6 +76,7 @@ def partition(mod: tvm.IRModule, params: dict | None, rules: Rules) -> tvm.IRMod
         record.update(decided)
         return builder, written
 
+    mod = without_unwritable(mod, record.failures, rules.options.strict)
     mod = relax.transform.ConvertToDataflow()(relax.transform.Normalize()(mod))
     mod = on_each_function(mod, "partition", step, record.failures, rules.options.strict)
     mod = without_dead_code(offload_paged_attention(mod, rules))
