@@ -54,7 +54,7 @@ SHARED = "python/tvm/contrib/onednn/"
             [STAGES + "graphs", "tests/python/graph/test_dim.py", quick.RELAX],
             False,
         ),
-        ("tests/python/graph/op_draws.py", ["tests/python/graph", quick.RELAX], False),
+        ("tests/python/graph/graph_reader.py", ["tests/python/graph", quick.RELAX], False),
         (SHARED + "rewrites/formulas.py", [STAGES + "rewrites", quick.RELAX], False),
         (RUNTIME + "dnnl_kernel.h", [STAGES + "c_source"], True),
         (

@@ -33,12 +33,12 @@ from attention_spellings import (
     softmax,
 )
 from graph_reader import Reader, ops, rewritten
-from op_draws import drawn
 from tvm.contrib.onednn.ir.dim import Dim
 from tvm.contrib.onednn.ir.graph import Graph
 from tvm.contrib.onednn.ir.node import NATIVE, Node
 from tvm.contrib.onednn.ir.numpy_types import numpy_type
 from tvm.contrib.onednn.ir.op_view import NoTensor, Tensor
+from tvm.contrib.onednn.ops.draw import drawn
 from tvm.contrib.onednn.ops.evaluate import evaluate
 from tvm.contrib.onednn.ops.rules import Rules
 from tvm.contrib.onednn.ops.table import TABLE
@@ -198,7 +198,7 @@ def test_masks_of_open_lengths(options, is_fused):
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_as_ops(dtype):
     """What TVM computes of an attention that it is left with."""
-    for call in drawn("dnnl.attention"):
+    for call in drawn(TABLE["dnnl.attention"]):
         tensors = [value.astype(numpy_type(dtype)) for value in call.values[:3]]
         values = [*tensors, *call.values[3:]]
         r = Reader()

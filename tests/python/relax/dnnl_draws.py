@@ -21,8 +21,6 @@ Relax has alone, or with other operands or attributes.
 """
 
 import random
-import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -30,24 +28,21 @@ from dnnl_modules import rand
 from tvm import relax
 from tvm.contrib.onednn.ir.node import CALL, INPUT, Node
 from tvm.contrib.onednn.ir.op import infer
+from tvm.contrib.onednn.ops import draw
+from tvm.contrib.onednn.ops.draw import SIZES
 from tvm.contrib.onednn.ops.recurrent import GATES
-from tvm.contrib.onednn.ops.table import BINARY, COMPARISONS, ELTWISE, TABLE
+from tvm.contrib.onednn.ops.table import TABLE
 from tvm.relax import op
 from tvm_dnnl._dnnl.reader import name_in_relax
 from tvm_dnnl._dnnl.recurrent_tir import call_layer
 from tvm_dnnl._dnnl.types import value_from
 from tvm_dnnl._dnnl.write_ops import written
 
-sys.path.append(str(Path(__file__).resolve().parents[1] / "graph"))
-import op_draw  # noqa: E402
-from op_draws import DRAWS as SCHEMA  # noqa: E402
-
-SIZES = op_draw.SIZES
 BYTES = ("int8", "uint8")
 OTHERS = ("int8", "uint8", "int32", "bool", "float64")
 
 
-class Draw(op_draw.Draw):
+class Draw(draw.Draw):
     """What an op is drawn with; the same seed draws the same.
 
     Parameters
@@ -106,7 +101,7 @@ def _shared(name):
     """Draw a call by the schema of the table, and write it in Relax."""
 
     def draw(d):
-        call = SCHEMA[name](d)
+        call = TABLE[name].draw(d)
         args = [d.operand(value, k == 0) for k, value in enumerate(call.values)]
         # What is that of the operands is not named.
         attrs = {k: each for k, each in call.attrs.items() if each != "" or "out_" not in k}
@@ -131,7 +126,7 @@ def _layer(name):
     """Draw a recurrent layer, which Relax calls as a function of TIR."""
 
     def draw(d):
-        call, operands = SCHEMA[name](d), []
+        call, operands = TABLE[name].draw(d), []
         weight = d.choice((d.dtype, "bfloat16"))
         is_int8 = call.values[1].dtype == "int8"
         for k, value in enumerate(call.values):
@@ -333,20 +328,9 @@ def _logical(name, count):
     return draw
 
 
-# Ops of the table that have the same operands and attributes in Relax, or nearly.
-SHARED = (
-    *(f"nn.conv{n}d{kind}" for n in (1, 2, 3) for kind in ("", "_transpose")),
-    *(f"nn.{kind}_pool{n}d" for n in (1, 2, 3) for kind in ("max", "avg", "adaptive_avg")),
-    *(name for name in ELTWISE if name in TABLE[name].relax_ops),
-    *(*BINARY, *COMPARISONS),
-    *"max mean min prod sum ceil cos floor sign sin trunc where broadcast_to cast clip".split(),
-    *"concatenate stack split squeeze transpose image.resize2d image.resize3d".split(),
-    *"nn.leaky_relu nn.log_softmax nn.pad nn.prelu nn.softmax".split(),
-)
-
-# By name without "relax.": draws a call, or a function that makes one with a BlockBuilder.
+# By op of Relax. Those of the table are drawn by its rows, but for what follows them here.
 DRAWS = {
-    **{name_in_relax(name): _shared(name) for name in SHARED},
+    **{name_in_relax(name): _shared(name) for name, row in TABLE.items() if row.relax_ops},
     **{name: _layer(name) for name in GATES},
     **{name: _unary(name) for name in "square flatten round isnan isinf isfinite".split()},
     **{

@@ -25,6 +25,7 @@ import numpy as np
 from ..ir.op_view import OpView, Tensor
 from . import softmax
 from .attrs import Bool, Float, Text
+from .draw import Call, Draw
 from .schema import OpSchema
 from .tensors import known_product, tensor_reason, text_of_shape
 
@@ -101,6 +102,22 @@ def _attention(attrs, result_type, query, key, value, *mask):
 # The ops that scores go through.
 _SOFTMAX = {row.name: row.numpy for row in softmax.ROWS}
 
+
+def _draw_attention(d: Draw) -> Call:
+    batch, groups, queries, width = (d.choice((1, 2, 3)) for _ in range(4))
+    # With fewer keys, a causal mask leaves none to the first queries.
+    keys = queries + d.choice((0, 1, 2))
+    heads = groups * d.choice((1, 2))
+    shapes = [(heads, queries, width), (groups, keys, width), (groups, keys, d.choice((1, 4)))]
+    masks = ((keys,), (queries, keys), (heads, 1, keys))
+    shapes += [d.choice(masks), d.choice(masks)]
+    if d.integer(0, 1):
+        shapes = [(batch, *shape) if len(shape) == 3 else shape for shape in shapes]
+    softmax = d.choice(("nn.softmax", "dnnl.masked_softmax", "dnnl.nan_safe_softmax"))
+    attrs = dict(scale=0.5, causal=bool(d.integer(0, 1)), softmax=softmax)
+    return Call([d.values(shape) for shape in shapes[: d.choice((3, 4, 5))]], attrs)
+
+
 ROWS = [
     OpSchema(
         "dnnl.attention",
@@ -111,6 +128,7 @@ ROWS = [
         ),
         infer=_attention_type,
         numpy=_attention,
+        draw=_draw_attention,
         heavy=True,
         flops=attention_flops,
         typed_operands=3,

@@ -24,6 +24,7 @@ from ..ir.dim import broadcast
 from ..ir.numpy_types import Array, UndefinedResult, along
 from ..ir.op_view import OpView, Tensor
 from .attrs import Int
+from .draw import Call, Draw, along_axis, broadcast_operands
 from .schema import POSTS_INT8, OpSchema, binary, of_values, same_type
 from .tensors import VIEWED, axis_reason, tensor_reason, tensors_reason
 
@@ -101,8 +102,15 @@ def _divide(x: Array, y: Array) -> Array:
     return quotient + ((quotient < 0) & (quotient * y != x))
 
 
+def _draw_where(d: Draw) -> Call:
+    shape = d.any_shape()
+    shapes = [d.broadcast(shape) for _ in "cxy"]
+    condition = d.numbers.integers(0, 2, shapes[0])
+    return Call([np.asarray(condition, "bool"), *map(d.values, shapes[1:])], {})
+
+
 _BINARY = dict(reason=binary_reason, channel_axis=binary_channel_axis)
-_COMPARISON = dict(reason=comparison_reason, infer=_comparison_type)
+_COMPARISON = dict(reason=comparison_reason, infer=_comparison_type, draw=broadcast_operands)
 
 ROWS = [
     binary(
@@ -111,6 +119,7 @@ ROWS = [
         attrs=(Int("axis", 1),),
         infer=same_type,
         numpy=_bias_add,
+        draw=along_axis,
         relax="",
     ),
     binary("add", **_BINARY, swaps=True, patterns_int8=POSTS_INT8),
@@ -125,5 +134,12 @@ ROWS = [
     OpSchema("less_equal", **_COMPARISON),
     OpSchema("greater", **_COMPARISON),
     OpSchema("greater_equal", **_COMPARISON),
-    OpSchema("where", where_reason, infer=_where_type, numpy=of_values(np.where), cost_weight=0),
+    OpSchema(
+        "where",
+        where_reason,
+        infer=_where_type,
+        numpy=of_values(np.where),
+        draw=_draw_where,
+        cost_weight=0,
+    ),
 ]

@@ -19,6 +19,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
@@ -28,7 +29,8 @@ from ..ir.dim import Size
 from ..ir.numpy_types import Array, wide
 from ..ir.op_view import OpView, Tensor
 from .attrs import Attr, DType, Int, Ints, Text
-from .schema import RESIDUAL_INT8, out_dtype, root
+from .draw import Call, Draw
+from .schema import RESIDUAL_INT8, OpSchema, out_dtype, root
 from .tensors import ints, known_product, open_reason, tensors_reason, text_of_shape
 from .windows import (
     SPATIAL,
@@ -304,6 +306,30 @@ def _conv_transpose(attrs, result_type, data, weight):
 
 
 # The fields of the rows.
+def _draw_conv(n: int, transposed: bool = False) -> Callable[[Draw], Call]:
+    def draw(d):
+        sizes, layout = d.image(n)
+        channels = sizes["C"]
+        groups = d.choice([g for g in (1, 1, 2, channels) if channels % g == 0])
+        kernel = {letter: d.choice((1, 2, 3)) for letter in SPATIAL[-n:]}
+        attrs = dict(d.window(n), groups=groups, out_layout="", out_dtype=d.choice(("", "float32")))
+        attrs.update(kernel_size=list(kernel.values()), channels=groups * d.choice((1, 2, 3)))
+        kernel.update(O=attrs["channels"], I=channels // groups)
+        if transposed:
+            kernel.update(I=channels, O=kernel["O"] // groups)
+            most = 0 if d.edges else 1
+            attrs["output_padding"] = [d.integer(0, n - most) for n in attrs["strides"]]
+        elif groups == channels and d.integer(0, 1):
+            # As TFLite has a depthwise weight.
+            kernel.update(O=groups, I=attrs["channels"] // groups)
+        kernel_layout = "".join(d.random.sample(list(kernel), len(kernel)))
+        attrs.update(data_layout=layout, kernel_layout=kernel_layout)
+        weight = d.values([kernel[letter] for letter in kernel_layout])
+        return Call([d.values([sizes[letter] for letter in layout]), weight], attrs)
+
+    return draw
+
+
 _FIELDS = dict(
     reason=conv_reason,
     channel_axis=conv_channel_axis,
@@ -317,19 +343,24 @@ _CONV_TRANSPOSE = dict(
     _FIELDS, infer=partial(_conv_type, is_transposed=True), numpy=_conv_transpose
 )
 
+
+def _transposed(n: int) -> OpSchema:
+    fields = dict(attrs=transposed_conv_attributes(n), draw=_draw_conv(n, True))
+    return root(f"nn.conv{n}d_transpose", **_CONV_TRANSPOSE, **fields)
+
+
 ROWS = [
-    root("nn.conv1d", **_CONV, attrs=conv_attributes(1)),
+    root("nn.conv1d", **_CONV, attrs=conv_attributes(1), draw=_draw_conv(1)),
     root(
         "nn.conv2d",
         **_CONV,
         attrs=conv_attributes(2),
+        draw=_draw_conv(2),
         patterns="bias_sum_relu bias_sum bias_relu bias bias_sigmoid relu sigmoid",
         patterns_int8=RESIDUAL_INT8,
     ),
-    root("nn.conv3d", **_CONV, attrs=conv_attributes(3)),
-    root("nn.conv1d_transpose", **_CONV_TRANSPOSE, attrs=transposed_conv_attributes(1)),
-    root("nn.conv2d_transpose", **_CONV_TRANSPOSE, attrs=transposed_conv_attributes(2)),
-    root("nn.conv3d_transpose", **_CONV_TRANSPOSE, attrs=transposed_conv_attributes(3)),
+    root("nn.conv3d", **_CONV, attrs=conv_attributes(3), draw=_draw_conv(3)),
+    *map(_transposed, (1, 2, 3)),
 ]
 
 CONVS = [row.name for row in ROWS if not is_transposed(row.name)]

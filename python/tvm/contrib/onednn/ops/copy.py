@@ -25,6 +25,7 @@ from ..ir.dim import Dim, Size, is_same
 from ..ir.numpy_types import Array, UndefinedResult
 from ..ir.op_view import OpView, Tensor
 from .attrs import Int, Ints, Pairs, Text
+from .draw import SIZES, Call, Draw
 from .schema import copy
 from .tensors import EIGHT_BITS, MOVED, VIEWED, ints, known_product, tensor_reason, text_of_shape
 
@@ -202,6 +203,46 @@ def filled(value: int | None = None):
     return compute
 
 
+def _draw_concatenate(d: Draw) -> Call:
+    shape = d.shape()
+    axis, fields = d.axis(shape), []
+    for _ in range(d.integer(1, 3)):
+        shape[axis] = d.choice(SIZES)
+        fields.append(d.values(shape))
+    return Call([fields], {"axis": axis})
+
+
+def _draw_stack(d: Draw) -> Call:
+    shape = d.shape(1, 2, 3, *d.rare(4, 5))
+    fields = [d.values(shape) for _ in range(d.integer(1, 3))]
+    return Call([fields], {"axis": d.integer(-len(shape) - 1, len(shape))})
+
+
+def _draw_pad(d: Draw) -> Call:
+    shape = d.shape()
+    width = [[d.choice((0, 0, 1, 2, *d.rare(-1, 5))) for _ in "ab"] for _ in shape]
+    mode = d.choice(("constant", "constant", "edge", *d.rare("reflect", "circular")))
+    value = np.float32(d.choice((0.5, 0.0, *d.rare(float("-inf")))))
+    return Call([d.values(shape), np.asarray(value)], {"pad_width": width, "pad_mode": mode})
+
+
+def _draw_broadcast_to(d: Draw) -> Call:
+    shape = d.shape()
+    target = [d.choice((2, 3)) for _ in range(d.integer(0, 2))]
+    # Relay's function has no -1.
+    target += [d.choice((n if d.edges else -1, 3 if n == 1 else n)) for n in shape]
+    return Call([d.values(shape)], {"shape": target})
+
+
+def _draw_take(d: Draw) -> Call:
+    shape = d.shape(1, 2, 3)
+    axis = d.axis(shape)
+    indices = d.numbers.integers(0, shape[axis], d.shape(1, 2, *d.rare(0)))
+    attrs = {"axis": axis, "batch_dims": 0, "mode": d.choice(("clip", "wrap", "fast"))}
+    dtype = d.choice(("int32", *d.rare("int64", "int8")))
+    return Call([d.values(shape), np.asarray(indices, dtype)], attrs)
+
+
 ROWS = [
     copy(
         "concatenate",
@@ -209,15 +250,24 @@ ROWS = [
         attrs=(Int("axis", 0),),
         infer=_concatenate_type,
         numpy=_concatenate,
+        draw=_draw_concatenate,
         relax="concat",
     ),
-    copy("stack", concat_reason, attrs=(Int("axis", 0),), infer=_stack_type, numpy=_stack),
+    copy(
+        "stack",
+        concat_reason,
+        attrs=(Int("axis", 0),),
+        infer=_stack_type,
+        numpy=_stack,
+        draw=_draw_stack,
+    ),
     copy(
         "nn.pad",
         pad_reason,
         attrs=(Pairs("pad_width"), Text("pad_mode", "constant")),
         infer=_pad_type,
         numpy=_pad,
+        draw=_draw_pad,
     ),
     copy(
         "broadcast_to",
@@ -225,6 +275,7 @@ ROWS = [
         attrs=(Ints("shape", None),),
         infer=_broadcast_to_type,
         numpy=filled(),
+        draw=_draw_broadcast_to,
     ),
     copy(
         "take",
@@ -232,6 +283,7 @@ ROWS = [
         attrs=(Int("axis", None), Int("batch_dims", 0), Text("mode", "clip")),
         infer=_take_type,
         numpy=_take,
+        draw=_draw_take,
         relax="",
     ),
 ]

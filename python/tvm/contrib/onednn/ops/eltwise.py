@@ -25,6 +25,7 @@ import numpy as np
 from ..ir.numpy_types import Array, along, sigmoid
 from ..ir.op_view import OpView
 from .attrs import Float, Int
+from .draw import Call, Draw, along_axis, unary
 from .schema import FUNCTION, OpSchema, always, eltwise, of_values
 from .tensors import tensor_reason, tensors_reason, text_of_shape
 
@@ -132,6 +133,23 @@ def _swish(attrs, result_type, x):
     return x * sigmoid(attrs.alpha * x)
 
 
+def _draw_prelu(d: Draw) -> Call:
+    (data, slopes), attrs = along_axis(d)
+    shape = d.choice((slopes.shape, *d.rare((1,), (1, 1), (), (slopes.size + 1,))))
+    return Call([data, d.values(shape)], attrs)
+
+
+def _draw_clip(d: Draw) -> Call:
+    bounds = [(0.0, 6.0), (0.6, 0.8), (-1.0, 1.0)]
+    low, high = d.choice([*bounds, *d.rare((1.0, 1.0), (2.0, -2.0), (float("nan"), 1.0))])
+    return Call([d.values(d.any_shape())], {"a_min": low, "a_max": high})
+
+
+def _draw_leaky_relu(d: Draw) -> Call:
+    slopes = (0.1, 0.5, 2.0, *d.rare(1.0, 0.0, -1.0, float("inf"), float("nan")))
+    return unary(alpha=slopes)(d)
+
+
 def _virtual(name: str, **fields) -> OpSchema:
     """Make the row of a function of one operand that Relay writes as several ops."""
     return eltwise(name, virtual_reason, **{"cost_weight": FUNCTION, "relax": "", **fields})
@@ -139,9 +157,10 @@ def _virtual(name: str, **fields) -> OpSchema:
 
 _RSQRT = of_values(lambda x: 1.0 / np.sqrt(x))
 
+_NUMBERS = (0.5, 1.0, 2.0)
 _ALPHA = Float("alpha")
-
-_ALPHA_BETA = _ALPHA, Float("beta")
+_OF_ALPHA = dict(attrs=(_ALPHA,), draw=unary(alpha=_NUMBERS))
+_OF_ALPHA_BETA = dict(attrs=(_ALPHA, Float("beta")), draw=unary(alpha=_NUMBERS, beta=_NUMBERS))
 
 ROWS = [
     eltwise(
@@ -155,15 +174,24 @@ ROWS = [
         leaky_relu_reason,
         attrs=(_ALPHA,),
         numpy=_leaky_relu,
+        draw=_draw_leaky_relu,
         relax="nn.leakyrelu nn.prelu",
     ),
-    OpSchema("nn.prelu", prelu_reason, attrs=(Int("axis", 1),), numpy=_prelu, post="prelu"),
+    OpSchema(
+        "nn.prelu",
+        prelu_reason,
+        attrs=(Int("axis", 1),),
+        numpy=_prelu,
+        draw=_draw_prelu,
+        post="prelu",
+    ),
     eltwise("abs", eltwise_reason, is_not_negative=always),
     eltwise(
         "clip",
         clip_reason,
         attrs=(Float("a_min"), Float("a_max")),
         numpy=_clip,
+        draw=_draw_clip,
         is_not_negative=clip_is_not_negative,
         relax="clip nn.relu6",
     ),
@@ -191,17 +219,17 @@ ROWS = [
     ),
     OpSchema("sin", eltwise_reason, cost_weight=FUNCTION),
     OpSchema("trunc", eltwise_reason),
-    _virtual("dnnl.elu", attrs=(_ALPHA,), numpy=_elu),
+    _virtual("dnnl.elu", **_OF_ALPHA, numpy=_elu),
     _virtual("dnnl.gelu_erf", numpy=of_values(_gelu_erf), relax="nn.gelu"),
     _virtual("dnnl.gelu_tanh", numpy=of_values(_gelu_tanh), relax="nn.gelu_tanh"),
-    _virtual("dnnl.hard_sigmoid", attrs=_ALPHA_BETA, numpy=_hard_sigmoid, cost_weight=1),
-    _virtual("dnnl.hard_swish", attrs=_ALPHA_BETA, numpy=_hard_swish, cost_weight=1),
-    _virtual("dnnl.linear", attrs=_ALPHA_BETA, numpy=_linear, cost_weight=1),
+    _virtual("dnnl.hard_sigmoid", **_OF_ALPHA_BETA, numpy=_hard_sigmoid, cost_weight=1),
+    _virtual("dnnl.hard_swish", **_OF_ALPHA_BETA, numpy=_hard_swish, cost_weight=1),
+    _virtual("dnnl.linear", **_OF_ALPHA_BETA, numpy=_linear, cost_weight=1),
     _virtual("dnnl.mish", numpy=of_values(lambda x: x * np.tanh(_softplus(x)))),
-    _virtual("dnnl.pow", attrs=_ALPHA_BETA, numpy=_pow, grows=True, relax="square"),
+    _virtual("dnnl.pow", **_OF_ALPHA_BETA, numpy=_pow, grows=True, relax="square"),
     # Halves to even, as Relax has it; Relay's rounds them away from zero.
     OpSchema("dnnl.round", virtual_reason, numpy=of_values(np.rint), relax="round"),
     _virtual("dnnl.rsqrt", numpy=_RSQRT, cost_weight=1, grows=True),
     _virtual("dnnl.softplus", numpy=of_values(_softplus), relax="nn.softplus"),
-    _virtual("dnnl.swish", attrs=(_ALPHA,), numpy=_swish, relax="nn.silu"),
+    _virtual("dnnl.swish", **_OF_ALPHA, numpy=_swish, relax="nn.silu"),
 ]

@@ -18,12 +18,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from ..ir.dim import broadcast
 from ..ir.numpy_types import wide
 from ..ir.op_view import OpView, Tensor
 from .attrs import Bool, DType
+from .draw import Call, Draw
 from .schema import RESIDUAL_INT8, out_dtype, root
 from .tensors import known_product, last_axis, open_reason, tensors_reason, text_of_shape
 
@@ -119,6 +122,25 @@ def _matmul(attrs, result_type, data, weight):
 
 
 # The fields of the rows; a reshape must keep the columns, or the matrices.
+def _draw_dense(d: Draw) -> Call:
+    *batch, rows, inner, units = d.shape(3, 4, *d.rare(2, 6))
+    values = [d.values([*batch, rows, inner]), d.values([units, inner])]
+    return Call(values, {"out_dtype": d.choice(("", "float32"))})
+
+
+def _draw_matmul(is_batch: bool) -> Callable[[Draw], Call]:
+    def draw(d):
+        *batch, rows, inner, columns = d.shape(3, 4, 4, 5)
+        right = [d.choice((n, 1)) for n in batch] if is_batch else []
+        flags = {name: bool(d.integer(0, 1)) for name in ("transpose_a", "transpose_b")}
+        shapes = [*batch, rows, inner], [*right, inner, columns]
+        for shape, is_transposed in zip(shapes, flags.values()):
+            shape[-2:] = shape[-2:][:: -1 if is_transposed else 1]
+        return Call(list(map(d.values, shapes)), {**flags, "out_dtype": ""})
+
+    return draw
+
+
 _FIELDS = dict(
     channel_axis=last_axis,
     weight_axis=matmul_weight_axis,
@@ -137,10 +159,18 @@ ROWS = [
         attrs=_DENSE_ATTRS,
         infer=_dense_type,
         numpy=_dense,
+        draw=_draw_dense,
         relax="matmul",
         patterns="bias_relu bias relu",
         patterns_int8=RESIDUAL_INT8,
     ),
-    root("nn.matmul", **_OF_A_MATRIX, **_MATMUL, reason=matmul_reason),
-    root("nn.batch_matmul", **_FIELDS, **_MATMUL, reason=batch_matmul_reason, kept_dims=2),
+    root("nn.matmul", **_OF_A_MATRIX, **_MATMUL, reason=matmul_reason, draw=_draw_matmul(False)),
+    root(
+        "nn.batch_matmul",
+        **_FIELDS,
+        **_MATMUL,
+        reason=batch_matmul_reason,
+        draw=_draw_matmul(True),
+        kept_dims=2,
+    ),
 ]

@@ -19,12 +19,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
 from ..ir.numpy_types import Array, along
 from ..ir.op_view import OpView, Tensor
 from .attrs import Bool, Float, Int, Ints, Text
+from .draw import Call, Draw
 from .reduce import axes_reason
 from .schema import OpSchema, function
 from .tensors import (
@@ -174,6 +176,41 @@ def _lrn(attrs, result_type, data):
     return data / (attrs.bias + attrs.alpha * total / size) ** attrs.beta
 
 
+def _draw_affine(count: int, *ranks: int, **others) -> Callable[[Draw], Call]:
+    def draw(d):
+        shape = d.shape(*ranks)
+        axis = d.axis(shape)
+        params = [d.values([shape[axis]]) for _ in range(count)]
+        attrs = {"axis": axis, "epsilon": d.choice((1e-5, 0.1))}
+        attrs.update((name, d.chance(0.8)) for name in ("scale", "center"))
+        attrs.update((key, value(d, shape[axis])) for key, value in others.items())
+        return Call([d.values(shape), *params], attrs)
+
+    return draw
+
+
+def _draw_rms_norm(d: Draw) -> Call:
+    shape = d.shape()
+    return Call([d.values(shape), d.values(shape[-1:])][: d.integer(1, 2)], {"epsilon": 1e-5})
+
+
+def _draw_l2_normalize(d: Draw) -> Call:
+    axes = d.choice(([1], [3], [1, 2, 3], *d.rare([], [-1], [0, -2], [0, 1, 2, 3], [7])))
+    eps = d.choice((1e-6, 0.1, *d.rare(float("nan"))))
+    return Call([d.values(d.shape(4))], {"axis": axes, "eps": eps})
+
+
+def _draw_lrn(d: Draw) -> Call:
+    attrs = dict(
+        axis=d.choice((1, 3, *d.rare(0, 2, -1))),
+        size=d.choice((1, 3, 5, *d.rare(2, 9))),
+        bias=d.choice((1.0, 2.0)),
+        alpha=d.choice((1e-4, 0.1)),
+        beta=d.choice((0.75, 0.75, 1.0, *d.rare(0.5))),
+    )
+    return Call([d.values(d.shape(4))], attrs)
+
+
 _AFFINE = Float("epsilon", 1e-5), Bool("center", True), Bool("scale", True)
 
 _CHANNEL_NORM = Int("axis", 1), *_AFFINE
@@ -185,6 +222,7 @@ ROWS = [
         attrs=_CHANNEL_NORM,
         infer=_batch_norm_type,
         numpy=_batch_norm,
+        draw=_draw_affine(4, 2, 3, 4),
         fuses=("nn.relu",),
         flops=data_elements,
     ),
@@ -193,13 +231,21 @@ ROWS = [
         group_norm_reason,
         attrs=(Int("num_groups"), *_CHANNEL_NORM),
         numpy=_group_norm,
+        draw=_draw_affine(2, 2, 3, 4, num_groups=Draw.groups),
     ),
-    function("nn.instance_norm", axis_reason, attrs=_CHANNEL_NORM, numpy=_instance_norm),
+    function(
+        "nn.instance_norm",
+        axis_reason,
+        attrs=_CHANNEL_NORM,
+        numpy=_instance_norm,
+        draw=_draw_affine(2, 3, 4),
+    ),
     function(
         "nn.l2_normalize",
         l2_normalize_reason,
         attrs=(Float("eps"), Ints("axis", None)),
         numpy=_l2_normalize,
+        draw=_draw_l2_normalize,
         relax="",
     ),
     function(
@@ -207,6 +253,7 @@ ROWS = [
         axis_reason,
         attrs=(Int("axis", -1), *_AFFINE),
         numpy=_layer_norm,
+        draw=_draw_affine(2),
         normalizes=True,
     ),
     function(
@@ -217,6 +264,7 @@ ROWS = [
             *(Float("beta", 0.75), Text("norm_region", "ACROSS_CHANNELS")),
         ),
         numpy=_lrn,
+        draw=_draw_lrn,
         relax="",
     ),
     function(
@@ -224,6 +272,7 @@ ROWS = [
         rms_norm_reason,
         attrs=(Float("epsilon", 1e-5),),
         numpy=_rms_norm,
+        draw=_draw_rms_norm,
         relax="nn.rms_norm",
         normalizes=True,
     ),

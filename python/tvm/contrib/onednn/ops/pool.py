@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
@@ -29,7 +29,8 @@ from .. import cpu
 from ..ir.numpy_types import UndefinedResult, lowest, wide
 from ..ir.op_view import OpView, Tensor
 from .attrs import Attr, Bool, Ints, Text
-from .schema import light
+from .draw import Call, Draw
+from .schema import OpSchema, light
 from .tensors import MOVED, data_elements, ints, known_product, tensors_reason, text_of_shape
 from .windows import (
     SPATIAL,
@@ -285,6 +286,35 @@ def _adaptive_pool(kind: str):
 
 
 # The fields of the rows.
+def _draw_pool(kind: str, n: int) -> Callable[[Draw], Call]:
+    def draw(d):
+        data, layout = d.laid_out(n)
+        attrs = dict(
+            d.window(n),
+            pool_size=[d.choice((2, 3, *d.rare(1, 4))) for _ in range(n)],
+            ceil_mode=bool(d.integer(0, 1)),
+            layout=layout,
+            out_layout="",
+        )
+        if kind == "avg":
+            # The last window may hold nothing to average.
+            is_ceil = d.edges and attrs["ceil_mode"]
+            attrs.update(count_include_pad=bool(d.integer(0, 1)), ceil_mode=is_ceil)
+        return Call([data], attrs)
+
+    return draw
+
+
+def _draw_adaptive(n: int, is_global: bool = False) -> Callable[[Draw], Call]:
+    def draw(d):
+        data, layout = d.laid_out(n)
+        size = d.choice((None, [1], [d.integer(1, 3) for _ in range(n)], *d.rare([], [8] * n)))
+        attrs = {} if is_global else {"output_size": size}
+        return Call([data], {**attrs, "layout": layout, "out_layout": ""})
+
+    return draw
+
+
 _FIELDS = dict(channel_axis=pool_channel_axis, reads_int8="data")
 POOL = dict(_FIELDS, reason=pool_reason, flops=pool_flops, infer=_pool_type, numpy=_pool("avg"))
 ADAPTIVE = dict(
@@ -304,23 +334,35 @@ _MAX_ADAPTIVE = dict(
     reason=partial(adaptive_reason, dtypes=MOVED),
     numpy=_adaptive_pool("max"),
 )
-_GLOBAL = dict(infer=_global_pool_type, attrs=adaptive_attributes(2)[1:])
+_GLOBAL = dict(
+    infer=_global_pool_type, attrs=adaptive_attributes(2)[1:], draw=_draw_adaptive(2, True)
+)
+
+_DIMS = range(1, len(SPATIAL) + 1)
+
+
+def _max_pool(n: int) -> OpSchema:
+    fields = dict(attrs=pool_attributes(n), draw=_draw_pool("max", n), padding="lowest")
+    return light(f"nn.max_pool{n}d", **_MAX_POOL, **fields)
+
+
+def _average_pool(n: int) -> OpSchema:
+    fields = dict(attrs=average_attributes(n), draw=_draw_pool("avg", n), padding="average")
+    return light(f"nn.avg_pool{n}d", **POOL, **fields)
+
+
+def _adaptive_row(kind: str, n: int, **fields) -> OpSchema:
+    fields.update(attrs=adaptive_attributes(n), draw=_draw_adaptive(n))
+    return light(f"nn.adaptive_{kind}_pool{n}d", **fields)
+
 
 ROWS = [
-    light("nn.max_pool1d", **_MAX_POOL, attrs=pool_attributes(1), padding="lowest"),
-    light("nn.max_pool2d", **_MAX_POOL, attrs=pool_attributes(2), padding="lowest"),
-    light("nn.max_pool3d", **_MAX_POOL, attrs=pool_attributes(3), padding="lowest"),
-    light("nn.avg_pool1d", **POOL, attrs=average_attributes(1), padding="average"),
-    light("nn.avg_pool2d", **POOL, attrs=average_attributes(2), padding="average"),
-    light("nn.avg_pool3d", **POOL, attrs=average_attributes(3), padding="average"),
+    *map(_max_pool, _DIMS),
+    *map(_average_pool, _DIMS),
     light("nn.global_max_pool2d", **{**_MAX_ADAPTIVE, **_GLOBAL}, relax="max"),
     light("nn.global_avg_pool2d", **{**ADAPTIVE, **_GLOBAL}, relax="mean"),
-    light("nn.adaptive_max_pool1d", **_MAX_ADAPTIVE, attrs=adaptive_attributes(1), relax=""),
-    light("nn.adaptive_max_pool2d", **_MAX_ADAPTIVE, attrs=adaptive_attributes(2), relax=""),
-    light("nn.adaptive_max_pool3d", **_MAX_ADAPTIVE, attrs=adaptive_attributes(3), relax=""),
-    light("nn.adaptive_avg_pool1d", **ADAPTIVE, attrs=adaptive_attributes(1)),
-    light("nn.adaptive_avg_pool2d", **ADAPTIVE, attrs=adaptive_attributes(2)),
-    light("nn.adaptive_avg_pool3d", **ADAPTIVE, attrs=adaptive_attributes(3)),
+    *(_adaptive_row("max", n, **_MAX_ADAPTIVE, relax="") for n in _DIMS),
+    *(_adaptive_row("avg", n, **ADAPTIVE) for n in _DIMS),
 ]
 
 POOLS = [row.name for row in ROWS if row.infer is _pool_type]

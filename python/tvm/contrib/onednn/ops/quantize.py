@@ -23,9 +23,10 @@ import math
 import numpy as np
 
 from .. import cpu
-from ..ir.numpy_types import UndefinedResult, along
+from ..ir.numpy_types import Array, UndefinedResult, along
 from ..ir.op_view import OpView, Tensor
 from .attrs import DType, Int
+from .draw import Call, Draw, unary
 from .schema import OpSchema, no_flops, of_values
 from .tensors import EIGHT_BITS, MOVED, named_tensors, tensor_reason, text_of_shape
 
@@ -225,6 +226,23 @@ def _dequantize(attrs, result_type, x, scale, zero_point):
     return dequantized(x, scale, zero_point, attrs.axis)
 
 
+def _draw_quantized(d: Draw, data: Array, out_dtype: str) -> Call:
+    axis = d.axis(data.shape)
+    sizes = d.choice(((), (data.shape[axis],)))
+    zeros = d.numbers.integers(-3, 4, d.choice((sizes, ()))).astype("int32")
+    attrs = {"axis": axis, "out_dtype": out_dtype}
+    return Call([data, d.values(sizes), zeros], attrs)
+
+
+def _draw_quantize(d: Draw) -> Call:
+    return _draw_quantized(d, d.values(d.shape()), d.choice(("int8", "uint8")))
+
+
+def _draw_dequantize(d: Draw) -> Call:
+    data = d.numbers.integers(0, 100, d.shape()).astype(d.choice(("int8", "uint8", "int32")))
+    return _draw_quantized(d, data, "float32")
+
+
 _FIELDS = dict(attrs=(Int("axis", -1), DType("out_dtype")), infer=_converted_type)
 
 ROWS = [
@@ -234,17 +252,25 @@ ROWS = [
         attrs=(DType("dtype"),),
         infer=_cast_type,
         numpy=of_values(lambda x: x),
+        draw=unary(dtype=("float32", "float16", "bfloat16", "int8", "bool")),
         flops=no_flops,
         relax="astype",
     ),
     OpSchema(
-        QUANTIZE, quantize_reason, **_FIELDS, numpy=_quantize, post="quantize", relax="quantize"
+        QUANTIZE,
+        quantize_reason,
+        **_FIELDS,
+        numpy=_quantize,
+        draw=_draw_quantize,
+        post="quantize",
+        relax="quantize",
     ),
     OpSchema(
         DEQUANTIZE,
         dequantize_reason,
         **_FIELDS,
         numpy=_dequantize,
+        draw=_draw_dequantize,
         reads_int8="data",
         fuses=("quantize",),
         relax="dequantize",

@@ -25,6 +25,7 @@ import numpy as np
 from ..ir.numpy_types import Array, UndefinedResult
 from ..ir.op_view import OpView, Tensor
 from .attrs import Int
+from .draw import SIZES, Call, Draw
 from .eltwise import float32_reason
 from .quantize import quantized
 from .schema import OpSchema, no_flops
@@ -160,6 +161,29 @@ def _block_quantized_dense(attrs, result_type, x, weight, scales, zero_points=No
     return x @ real.reshape(units, -1)[:, : x.shape[-1]].T
 
 
+def _draw_block_dense(d: Draw) -> Call:
+    bits, block, units = d.choice((4, 8)), d.choice((32, 64)), d.choice(SIZES)
+    data = d.values([*d.shape(1, 2), d.integer(1, 100)])
+    blocks = -(-data.shape[-1] // block)
+    weight = d.numbers.integers(0, 256, [units, blocks * block * bits // 8]).astype("uint8")
+    zeros = d.numbers.integers(0, 2**bits, [units, blocks]).astype("uint8")
+    operands = [data, weight, d.values([units, blocks]), zeros]
+    attrs = {"bits": bits, "block_size": block, "accuracy_level": d.choice((0, 4))}
+    return Call(operands[: d.integer(3, 4)], attrs)
+
+
+def _draw_dynamic_data(d: Draw) -> Call:
+    return Call([d.values(d.shape(1, 2, 3, 4)) - np.float32(d.choice((0.0, 1.0)))], {})
+
+
+def _draw_dynamic_dense(d: Draw) -> Call:
+    units, inner = d.choice(SIZES), d.choice(SIZES)
+    data = d.values([*d.shape(1, 2, 3), inner]) - np.float32(d.choice((0.0, 1.0)))
+    weight = d.numbers.integers(0, 100, [units, inner]).astype(d.choice(("int8", "uint8")))
+    scale = np.asarray(d.values(d.choice(((), (units,)))))
+    return Call([data, weight, scale, np.asarray(d.integer(-3, 3), "int32")], {})
+
+
 ROWS = [
     OpSchema(
         "dnnl.block_quantized_dense",
@@ -167,15 +191,23 @@ ROWS = [
         attrs=(Int("bits"), Int("block_size"), Int("accuracy_level", 0)),
         infer=_quantized_dense_type,
         numpy=_block_quantized_dense,
+        draw=_draw_block_dense,
         heavy=True,
         flops=row_flops,
         relax="",
     ),
-    OpSchema("dnnl.dynamic_fake_quantize", float32_reason, numpy=_dynamic_fake_quantize, relax=""),
+    OpSchema(
+        "dnnl.dynamic_fake_quantize",
+        float32_reason,
+        numpy=_dynamic_fake_quantize,
+        draw=_draw_dynamic_data,
+        relax="",
+    ),
     OpSchema(
         "dnnl.dynamic_quantize_scale",
         float32_reason,
         infer=_scale_type,
+        draw=_draw_dynamic_data,
         numpy=_dynamic_quantize_scale,
         flops=no_flops,
         relax="",
@@ -186,6 +218,7 @@ ROWS = [
         last_axis,
         infer=_quantized_dense_type,
         numpy=_dynamic_quantized_dense,
+        draw=_draw_dynamic_dense,
         heavy=True,
         fuses=("eltwise", "binary"),
         kept_dims=1,

@@ -39,14 +39,17 @@ order of the data, and the last states, (D, N, H).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 
 from ..ir.numpy_types import Array, sigmoid
+from ..ir.op import attributes_of
 from ..ir.op_view import OpView, Tensor
 from .attrs import Attr, Bool, Text
+from .draw import Call, Draw
 from .schema import OpSchema
 from .tensors import known_product, open_reason, tensor_reason, text_of_shape
 
@@ -284,6 +287,35 @@ def _run(step, attrs, data: Array, mask: Array, weight: Array, bias: Array, stat
     return sequence, states
 
 
+def _draw_layer(name: str) -> Callable[[Draw], Call]:
+    def draw(d):
+        steps, batch, inputs, hidden = d.shape(4)
+        directions = d.choice(list(DIRECTIONS))
+        attrs = {"direction": directions, "batch_first": bool(d.integer(0, 1))}
+        attrs["has_initial_state"] = bool(d.integer(0, 1))
+        attrs["has_lengths"] = bool(d.integer(0, 1))
+        if name == GRU:
+            attrs["linear_before_reset"] = bool(d.integer(0, 1))
+        if name == RNN:
+            attrs["activation"] = d.choice(ACTIVATIONS)
+        data = (batch, steps, inputs) if attrs["batch_first"] else (steps, batch, inputs)
+        is_int8 = name == LSTM and d.integer(0, 1)
+        shapes = operand_shapes(
+            name, attributes_of(name, SimpleNamespace(**attrs)), data, hidden, is_int8
+        )
+        values = [d.values(shape) - np.float32(0.9) for shape in shapes]
+        if is_int8:
+            for k, most in (1, 100), (2, 100), (-3, 3), (-1, 3):
+                dtype = "int8" if k > 0 else "int32"
+                values[k] = d.numbers.integers(-most, most, shapes[k]).astype(dtype)
+        if attrs["has_lengths"]:
+            k = len(shapes) - 1 - 4 * bool(is_int8)
+            values[k] = d.numbers.integers(0, steps + 1, shapes[k]).astype("int32")
+        return Call(values, attrs)
+
+    return draw
+
+
 _ATTRS = (
     *(Text("direction", "forward"), Bool("batch_first", False)),
     *(Bool("has_initial_state", False), Bool("has_lengths", False)),
@@ -291,7 +323,9 @@ _ATTRS = (
 
 
 def _row(name: str, step, *attrs: Attr) -> OpSchema:
-    fields = dict(infer=partial(_layer_type, name), numpy=_layer(name, step))
+    fields = dict(
+        infer=partial(_layer_type, name), numpy=_layer(name, step), draw=_draw_layer(name)
+    )
     fields.update(attrs=(*_ATTRS, *attrs), flops=recurrent_flops, heavy=True, relax="")
     return OpSchema(name, recurrent_reason, **fields)
 

@@ -24,6 +24,7 @@ import numpy as np
 
 from ..ir.op_view import OpView, Tensor
 from .attrs import Bool, Ints
+from .draw import Call, Draw
 from .schema import OpSchema, light
 from .tensors import data_elements, tensors_reason, text_of_shape
 
@@ -88,8 +89,17 @@ def reduce_by(function: Callable):
     return compute
 
 
+def _draw_reduce(d: Draw) -> Call:
+    shape = d.shape()
+    axes = d.choice((None, d.axes(shape, 1), *d.rare(d.axis(shape), [])))
+    exclude = bool(axes and axes != -1 and isinstance(axes, list) and len(axes) < len(shape))
+    attrs = {"axis": axes, "keepdims": d.chance(0.5), "exclude": exclude and d.chance(0.3)}
+    return Call([d.values(shape)], attrs)
+
+
 def _row(name: str, **fields) -> OpSchema:
-    fields.update(attrs=REDUCE_ATTRS, infer=_reduce_type, numpy=reduce_by(getattr(np, name)))
+    fields.update(attrs=REDUCE_ATTRS, infer=_reduce_type, draw=_draw_reduce)
+    fields.update(numpy=reduce_by(getattr(np, name)))
     return light(name, reduce_reason, flops=data_elements, **fields)
 
 

@@ -25,6 +25,7 @@ from collections.abc import Sequence
 from ..ir.dim import Size, divided, product
 from ..ir.op_view import OpView, Tensor
 from .attrs import Bool, Int, Ints
+from .draw import Call, Draw, shaped
 from .schema import OpSchema, view
 from .tensors import ints, view_reason
 
@@ -133,6 +134,34 @@ def _reshape(attrs, result_type, data):
     return data.reshape(result_type.shape)
 
 
+def _draw_reverse_reshape(d: Draw) -> Call:
+    shape = d.shape(3)
+    codes = [[-1, 0], [0, -1], [-1], [-3, 0], *d.rare([-2, 1], [0, -3])]
+    return Call([d.values(shape)], {"newshape": d.choice(codes)})
+
+
+def _draw_expand_dims(d: Draw) -> Call:
+    shape = d.shape(1, 2, 3)
+    attrs = {"axis": d.integer(-len(shape) - 1, len(shape)), "num_newaxis": d.integer(0, 3)}
+    return Call([d.values(shape)], attrs)
+
+
+def _draw_reshape(d: Draw) -> Call:
+    shape = d.shape()
+    count = int(math.prod(shape))
+    codes = [[-1], [0, -1], [-2], [count], [1, -1, 1], [-4, -1, 1, -2], [-4, 1, -1, -2]]
+    codes += [[-3, -2], [-1, *shape[1:]]] if len(shape) > 1 else []
+    return Call([d.values(shape)], {"newshape": d.choice(codes)})
+
+
+def _draw_squeeze(d: Draw) -> Call:
+    shape = d.shape(2, 3, 4)
+    shape[d.integer(0, len(shape) - 1)] = 1
+    ones = [axis for axis, size in enumerate(shape) if size == 1]
+    axes = d.choice((None, ones, ones[:1], [axis - len(shape) for axis in ones], *d.rare([])))
+    return Call([d.values(shape)], {"axis": axes})
+
+
 _NEWSHAPE = Ints("newshape"), Bool("allowzero", False)
 
 
@@ -142,19 +171,33 @@ def _row(name: str, infer, **fields) -> OpSchema:
 
 
 ROWS = [
-    _row("contrib_reverse_reshape", _reverse_reshape_type, attrs=_NEWSHAPE, relax=""),
+    _row(
+        "contrib_reverse_reshape",
+        _reverse_reshape_type,
+        attrs=_NEWSHAPE,
+        draw=_draw_reverse_reshape,
+        relax="",
+    ),
     _row(
         "expand_dims",
         _expand_dims_type,
         attrs=(Int("axis"), Int("num_newaxis", 1)),
+        draw=_draw_expand_dims,
         relax="expand_dims reshape",
     ),
-    _row("nn.batch_flatten", _flatten_type, relax=""),
+    _row("nn.batch_flatten", _flatten_type, draw=shaped(1, 2, 3, 4), relax=""),
     _row(
         "reshape",
         _reshape_type,
         attrs=_NEWSHAPE,
+        draw=_draw_reshape,
         relax="reshape expand_dims squeeze flatten nn.batch_flatten",
     ),
-    _row("squeeze", _squeeze_type, attrs=(Ints("axis", None),), relax="squeeze reshape"),
+    _row(
+        "squeeze",
+        _squeeze_type,
+        attrs=(Ints("axis", None),),
+        draw=_draw_squeeze,
+        relax="squeeze reshape",
+    ),
 ]

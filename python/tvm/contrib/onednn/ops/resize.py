@@ -23,7 +23,7 @@ compared.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -31,6 +31,7 @@ from ..ir.dim import Size
 from ..ir.numpy_types import UndefinedResult, along
 from ..ir.op_view import OpView, Tensor
 from .attrs import Attr, Bool, DType, Float, Ints, Text
+from .draw import Call, Draw
 from .pool import pool_channel_axis
 from .schema import OpSchema, light, out_dtype
 from .tensors import tensors_reason
@@ -212,15 +213,47 @@ def _resize(name: str):
     return compute
 
 
+def _draw_resize(n: int) -> Callable[[Draw], Call]:
+    def draw(d):
+        data, layout = d.laid_out(n)
+        modes = ("half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel")
+        rounding = ("", "round", "floor", "ceil", "round_prefer_floor")
+        attrs = dict(
+            size=[d.integer(1, 9) for _ in range(n)],
+            layout=layout,
+            method=d.choice(("linear", "nearest_neighbor", *d.rare("cubic"))),
+            coordinate_transformation_mode=d.choice((*modes, *d.rare("tf_half_pixel_for_nn"))),
+            rounding_method=d.choice((*rounding, *d.rare("round_prefer_ceil"))),
+            out_dtype="",
+        )
+        return Call([data], attrs)
+
+    return draw
+
+
+def _draw_upsampling(n: int) -> Callable[[Draw], Call]:
+    def draw(d):
+        data, layout = d.laid_out(n)
+        linear = "bilinear" if n == 2 else "trilinear"
+        attrs = {
+            f"scale_{c.lower()}": d.choice((1.0, 2.0, 3.0, *d.rare(0.5, 1.5))) for c in SPATIAL[-n:]
+        }
+        attrs.update(layout=layout, method=d.choice(("nearest_neighbor", linear)))
+        attrs.update(align_corners=False, coordinate_transformation_mode="half_pixel")
+        return Call([data], attrs)
+
+    return draw
+
+
 def _row(name: str, attrs: tuple[Attr, ...], infer=_resize_type, **fields) -> OpSchema:
     fields.update(attrs=attrs, infer=infer, numpy=_resize(name))
     return light(name, resize_reason, pool_channel_axis, **fields)
 
 
 ROWS = [
-    _row("image.resize1d", resize_attributes(1), relax=""),
-    _row("image.resize2d", resize_attributes(2)),
-    _row("image.resize3d", resize_attributes(3)),
-    _row("nn.upsampling", _UPSAMPLING2D, _upsampling_type, relax=""),
-    _row("nn.upsampling3d", _UPSAMPLING3D, _upsampling_type, relax=""),
+    _row("image.resize1d", resize_attributes(1), draw=_draw_resize(1), relax=""),
+    _row("image.resize2d", resize_attributes(2), draw=_draw_resize(2)),
+    _row("image.resize3d", resize_attributes(3), draw=_draw_resize(3)),
+    _row("nn.upsampling", _UPSAMPLING2D, _upsampling_type, draw=_draw_upsampling(2), relax=""),
+    _row("nn.upsampling3d", _UPSAMPLING3D, _upsampling_type, draw=_draw_upsampling(3), relax=""),
 ]

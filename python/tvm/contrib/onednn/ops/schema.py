@@ -28,6 +28,7 @@ from ..ir.dim import broadcast
 from ..ir.numpy_types import Array
 from ..ir.op_view import OpView, Tensor, Value
 from .attrs import Attr, declared
+from .draw import Call, Draw, broadcast_operands, unary
 from .tensors import result_elements
 
 # What quantizers write after an op. MergeComposite looks for each pattern in the whole function,
@@ -86,6 +87,9 @@ class OpSchema:
         not round. A tuple is given as a list. None for numpy's function of the op's name.
     channel_axis : Callable | None
         For an op that accepts a bias: the channel axis of a call's result.
+    draw : Callable
+        Draws a random call that the rule may accept: its operands and attributes, and what is at
+        their edges. By default one operand of any rank and no attributes.
     heavy : bool
         Whether the op computes enough to be worth a partition of its own.
     cost_weight : int
@@ -157,6 +161,7 @@ class OpSchema:
     attrs: tuple[Attr, ...] = ()
     infer: Callable[[Sequence[Value], Any], Value] = same_type
     numpy: Definition | None = None
+    draw: Callable[[Draw], Call] = unary()
     heavy: bool = False
     cost_weight: int = 1
     moves: str | None = None
@@ -242,4 +247,9 @@ def eltwise(name: str, reason, **fields) -> OpSchema:
 def binary(name: str, reason, **fields) -> OpSchema:
     """Make the row of a binary elementwise op, the second operand of which may be broadcast."""
     fields.update(fuses=("eltwise", "binary", "quantize"), reads_int8="operands")
-    return OpSchema(name, reason, post="binary", **{"infer": broadcast_type, **fields})
+    return OpSchema(
+        name,
+        reason,
+        post="binary",
+        **{"infer": broadcast_type, "draw": broadcast_operands, **fields},
+    )

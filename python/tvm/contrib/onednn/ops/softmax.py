@@ -23,6 +23,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from .attrs import Int
+from .draw import Call, Draw, shaped
 from .eltwise import virtual_reason
 from .schema import OpSchema, always, function
 from .tensors import axis_reason
@@ -52,15 +53,22 @@ def _masked_softmax(attrs, result_type, data):
     return np.where(masked, 0.0, _along_last_axis(data))
 
 
-def _row(name: str, reason, numpy, **fields) -> OpSchema:
-    return function(name, reason, attrs=(Int("axis", -1),), numpy=numpy, **fields)
+def _draw_softmax(d: Draw) -> Call:
+    shape = d.shape(*range(1, 7))
+    return Call([d.values(shape)], {"axis": d.choice((-1, d.axis(shape)))})
 
+
+def _row(name: str, reason, numpy, **fields) -> OpSchema:
+    return function(
+        name, reason, attrs=(Int("axis", -1),), numpy=numpy, **{"draw": _draw_softmax, **fields}
+    )
+
+
+_VIRTUAL = dict(draw=shaped(1, 2, 3, 4), relax="", is_not_negative=always)
 
 ROWS = [
-    _row("dnnl.masked_softmax", virtual_reason, _masked_softmax, relax="", is_not_negative=always),
-    _row(
-        "dnnl.nan_safe_softmax", virtual_reason, _nan_safe_softmax, relax="", is_not_negative=always
-    ),
+    _row("dnnl.masked_softmax", virtual_reason, _masked_softmax, **_VIRTUAL),
+    _row("dnnl.nan_safe_softmax", virtual_reason, _nan_safe_softmax, **_VIRTUAL),
     _row("nn.fast_softmax", axis_reason, softmax, relax=""),
     _row("nn.log_softmax", axis_reason, _log_softmax),
     _row("nn.softmax", axis_reason, softmax, is_not_negative=always),

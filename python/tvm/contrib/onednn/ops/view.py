@@ -26,6 +26,7 @@ import numpy as np
 from ..ir.dim import Size, product
 from ..ir.op_view import OpView, Tensor
 from .attrs import Int, Ints, Sections, Text
+from .draw import Call, Draw
 from .schema import view
 from .tensors import ints, known_product, open_reason, text_of_shape, view_reason
 
@@ -230,6 +231,46 @@ def _layout_transform(attrs, result_type, data):
     return data.reshape(parts).transpose([names.index(letter) for _, letter in target])
 
 
+def _draw_split(d: Draw) -> Call:
+    shape = d.shape()
+    axis = d.axis(shape)
+    ends = sorted(d.integer(0, shape[axis]) for _ in range(d.integer(1 - d.edges, 2 + d.edges)))
+    parts = d.choice((d.groups(shape[axis]), ends))
+    return Call([d.values(shape)], {"indices_or_sections": parts, "axis": axis})
+
+
+def _draw_strided_slice(d: Draw) -> Call:
+    shape = d.shape()
+    axes = d.random.sample(range(len(shape)), d.integer(1, len(shape)))
+    begin = [d.choice((0, 0, d.integer(-shape[axis], shape[axis] - 1))) for axis in axes]
+    end = [d.choice((shape[axis], -1, 1 << 31, d.integer(0, shape[axis]))) for axis in axes]
+    mode = d.choice(("end", "end", "size"))
+    if mode == "size":
+        end = [d.choice((1, -1)) for _ in axes]
+    strides = [d.choice((1, 1, 1, 2, -1)) for _ in axes][: d.choice((0, 1, len(axes), len(axes)))]
+    axes = d.choice((axes, [axis - len(shape) for axis in axes]))
+    attrs = {"begin": begin, "end": end, "strides": strides, "axes": axes, "slice_mode": mode}
+    return Call([d.values(shape)], attrs)
+
+
+def _draw_layout_transform(d: Draw) -> Call:
+    source, target = d.choice(
+        [("NCHW", "NHWC"), ("NHWC", "NCHW"), ("NCHW", "NCHW2c"), ("NCHW4c", "NHWC")]
+        + [("OIHW", "OIHW2i4o"), ("NCHW2c", "NCHW4c"), ("NCHW", "NCHW")]
+        + [*d.rare(("NCHW", "NCHW8c"))]
+    )
+    shape = [4 if len(source) == 4 else size for size in d.shape(len(source.strip("4c2")))]
+    shape += [int(letter) for letter in source if letter.isdigit()]
+    shape[1] = 4
+    return Call([d.values(shape)], {"src_layout": source, "dst_layout": target})
+
+
+def _draw_transpose(d: Draw) -> Call:
+    shape = d.shape(*range(1, 7))
+    axes = d.choice((None, [], d.axes(shape, len(shape))))
+    return Call([d.values(shape)], {"axes": axes})
+
+
 ROWS = [
     view(
         "split",
@@ -237,6 +278,7 @@ ROWS = [
         attrs=(Sections("indices_or_sections"), Int("axis", 0)),
         infer=_split_type,
         numpy=_split,
+        draw=_draw_split,
         output_axis=_split_axis,
     ),
     view(
@@ -248,6 +290,7 @@ ROWS = [
         ),
         infer=_strided_slice_type,
         numpy=_strided_slice,
+        draw=_draw_strided_slice,
     ),
     view(
         "layout_transform",
@@ -255,6 +298,7 @@ ROWS = [
         attrs=(Text("src_layout"), Text("dst_layout")),
         infer=_layout_transform_type,
         numpy=_layout_transform,
+        draw=_draw_layout_transform,
         relax="",
     ),
     view(
@@ -263,6 +307,7 @@ ROWS = [
         attrs=(Ints("axes", None),),
         infer=_transpose_type,
         numpy=_transpose,
+        draw=_draw_transpose,
         output_axis=_transposed_axis,
         relax="permute_dims",
     ),

@@ -25,8 +25,6 @@ import itertools
 import json
 import math
 import random
-import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -38,6 +36,7 @@ from tvm.contrib.onednn.ir.dim import Dim, substituted
 from tvm.contrib.onednn.ir.node import CALL, INPUT, Node
 from tvm.contrib.onednn.ir.op import infer
 from tvm.contrib.onednn.ir.op_view import Tensor
+from tvm.contrib.onednn.ops.draw import Draw
 from tvm.contrib.onednn.ops.rules import Rules
 from tvm.contrib.onednn.ops.table import COMPARISONS, TABLE
 from tvm.relay.op.contrib import dnnl
@@ -50,10 +49,6 @@ from dnnl_tests import graphs as random_graphs
 from dnnl_tests.graphs import draw, quantized
 from dnnl_tests.graphs.graph import numpy_type, values
 from dnnl_tests.marks import nightly_after
-
-sys.path.append(str(Path(__file__).resolve().parents[3] / "graph"))
-from op_draw import Draw  # noqa: E402
-from op_draws import DRAWS  # noqa: E402
 
 ROWS = random_graphs.ROWS
 # Graphs of a row; of several ops; of quantized ops. The others of a row are nightly.
@@ -182,7 +177,7 @@ def operand(d, value, dtypes, is_first):
 def drawn(name, seed, real):
     """Return a call of an op of the table."""
     d = Draw(seed, edges=True)
-    call = DRAWS[name](d)
+    call = TABLE[name].draw(d)
     dtypes = (d.choice(draw.EDGE_DTYPES), real) if d.chance(0.15) else (real,)
     args = [operand(d, value, dtypes, k == 0) for k, value in enumerate(call.values)]
     attrs = {key: value for key, value in call.attrs.items() if (key, value) != ("out_dtype", "")}
