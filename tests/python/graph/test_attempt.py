@@ -98,12 +98,11 @@ def write_all_but(*names):
     """Return a writer that cannot write some ops, and the ops of the partitions that it wrote."""
 
     def write(units, decision):
-        nodes = units.ops.nodes
-        bad = [node for node in nodes if node.is_call and node.name in names]
-        inside = {nodes[k] for part in decision.partitions for i in part for k in units.members(i)}
+        bad = [node for node in units.graph.nodes if node.is_call and node.name in names]
+        inside = {m for part in decision.partitions for node in part for m in units.members(node)}
         if inside.intersection(bad):
             raise UnwritableOps({node: TypeError("data must be float") for node in bad})
-        return [[nodes[i].name for i in part] for part in decision.partitions]
+        return [[node.name for node in part] for part in decision.partitions]
 
     return write
 
@@ -122,10 +121,10 @@ def test_an_op_that_cannot_be_written_stays_on_tvm():
 
 def test_a_rewrite_whose_ops_cannot_be_written_is_skipped(monkeypatch):
     def write(units, decision):
-        bad = [node for node in units.ops.nodes if node.name == "exp"]
+        bad = [node for node in units.graph.nodes if node.name == "exp"]
         if bad:
             raise UnwritableOps({node: TypeError("no exp") for node in bad})
-        return ops(units.ops)
+        return ops(units.graph)
 
     monkeypatch.setattr(pipeline, "simplify", exponents)
     with pytest.warns(PartitionWarning, match="writing exp failed: no exp"):

@@ -23,8 +23,20 @@ import ml_dtypes
 import numpy as np
 import pytest
 from graph_reader import Reader, text
-from tvm.contrib.onednn.ir.dim import Dim
-from tvm.contrib.onednn.ir.node import Node, Origin, constant, scalar_of
+from tvm.contrib.onednn.ir.dim import Dim, is_same
+from tvm.contrib.onednn.ir.match import (
+    closed_group,
+    has_name,
+    is_field,
+    is_named,
+    is_op,
+    only_user,
+    orders,
+    scalar_of,
+    uncast,
+    untupled,
+)
+from tvm.contrib.onednn.ir.node import FIELD, Node, Origin, constant
 from tvm.contrib.onednn.ir.numpy_types import rounded
 from tvm.contrib.onednn.ir.op_view import NoTensor, Tensor
 from tvm.contrib.onednn.ops.evaluate import evaluate
@@ -50,11 +62,10 @@ def test_reading():
         "%5 = nn.relu(%4)",
         "%6 = native(%5, %0)",
     ]
-    assert graph.ops == [None, None, None, "multiply", "add", "nn.relu", None]
-    assert graph.operands[4] == [3, 2] and graph.users[0] == [3, 6] and graph.users[3] == [4]
-    assert graph.views[4] is n.total and graph.views[0] is None and graph.views[6] is None
-    assert graph.is_fixed(1) and not graph.is_fixed(0) and graph.scalar(1) == 2.0
-    assert n.relu.type.shape == (4, None) and graph.is_same_size(0, 5, 1)
+    assert n.x.users == [n.product, graph.nodes[-1]] and n.product.users == [n.total]
+    assert n.total.calls == [n.total] and n.total.is_call and not n.x.calls
+    assert n.w.is_fixed and not n.x.is_fixed and scalar_of(n.w) == 2.0
+    assert n.relu.type.shape == (4, None) and is_same(n.x.type.dims[1], n.relu.type.dims[1])
     assert n.total.args[1].value == [3.0] and n.total.arg_names == ["argument 0", "argument 1"]
 
 
@@ -63,7 +74,7 @@ def test_an_operand_that_is_read_twice():
     x = r.input(2)
     square = r.call("multiply", x, x)
     graph = r.returns(square)
-    assert x.users == [square, square] and graph.users[0] == [1, 1]
+    assert x.users == [square, square] and orders(square, "multiply") == []
     new = graph.call("nn.relu", [x], x)
     graph.replace(x, new)
     assert square.operands == [new, new] and new.users == [square, square]
@@ -72,13 +83,41 @@ def test_an_operand_that_is_read_twice():
     graph.verify()
 
 
+def test_matching():
+    graph, n = block()
+    assert is_op(n.relu, "nn.relu", "abs") and not is_op(n.relu, "abs") and not is_op(n.x, "abs")
+    assert orders(n.total, "add") == [(n.product, n.b), (n.b, n.product)]
+    assert orders(n.total, "multiply") == [] and only_user(n.product) is n.total
+    assert only_user(n.x) is None
+    cast = graph.call("cast", [graph.call("cast", [n.x], n.x, dtype="int32")], n.x, dtype="int8")
+    assert uncast(cast) is n.x and uncast(n.x) is n.x
+    n.relu.unsupported, n.relu.name = "no rule", "relax.nn.relu"
+    assert is_named(n.relu, "nn.relu") and not is_op(n.relu, "relax.nn.relu")
+    n.relu.name = "erf"
+    assert has_name(n.relu, "erf") and not is_op(n.relu, "erf")
+
+
+def test_closed_group():
+    graph, n = block()
+    assert closed_group(n.relu, [n.x]) == {n.product, n.total, n.relu}
+    assert closed_group(n.relu, [n.product]) == {n.total, n.relu}
+    assert closed_group(n.relu, [n.x], most=2) is None
+    graph.call("abs", [n.product], n.product)
+    assert closed_group(n.relu, [n.x]) is not None, "a new node that is in no place reads nothing"
+    graph.replace(n.relu, graph.call("add", [n.relu, n.product], n.relu))
+    graph.sort()
+    assert closed_group(n.relu, [n.x]) is None, "something else reads the product"
+    n.total.scope = 1
+    assert closed_group(n.relu, [n.product]) is None
+
+
 def test_replace_keeps_use_lists():
     graph, n = block()
     new = graph.call("nn.leaky_relu", [n.total], n.relu, alpha=0.5)
     graph.replace(n.relu, new)
     assert new.users == graph.nodes[-1:] and n.relu.users == [] and n.relu.current is new
     assert n.total.users == [n.relu, new]
-    assert graph.ops[5] == "nn.relu", "the numbers stay until the nodes are sorted"
+    assert graph.nodes[5] is n.relu and not new.is_live, "until the nodes are sorted"
     graph.sort()
     graph.verify()
     assert not n.relu.is_live and n.relu.index is None and n.total.users == [new]
@@ -223,10 +262,11 @@ def test_tuples():
     graph = r.returns(joined)
     assert parts.returns_tuple and len(parts.results) == 3 and field.type.dims == (2, 1)
     assert joined.type.dims == (2, 4)
-    assert graph.field(field.index) == 1 and graph.field(0) is None
-    assert graph.is_tuple(joined.operands[0].index)
+    assert is_field(field, 1) and not is_field(field, 0) and not is_field(x, 0)
     pair = graph.tuple([x, y], x)
     assert graph.field_of(pair, 1) is y
+    read = Node(FIELD, None, [pair], y.type, SimpleNamespace(index=1))
+    assert untupled(read) is y and untupled(field) is field and untupled(x) is x
     assert graph.field_of(parts, 2).attrs.index == 2
 
 
@@ -243,7 +283,7 @@ def test_checkpoint():
         assert text(graph) == before
         assert [node.type.dims for node in graph.nodes[:-1]] == types
         assert n.product.current is n.product and n.product.is_live
-        assert graph.operands[4] == [3, 2]
+        assert n.total.operands == [n.product, n.b]
 
 
 def test_checkpoint_before_the_nodes_are_sorted():

@@ -158,7 +158,7 @@ def wrong_numbers(mod, func):
     module[symbol](*inputs, *outputs)
     graph = graph_of(mod)
     # A state of a layer is a sum of terms of up to 1, whatever is left of them.
-    least = float(not set(GATES).isdisjoint(graph.ops))
+    least = float(not set(GATES).isdisjoint(node.name for node in graph.nodes))
     try:
         wanted = evaluate(graph, [each.numpy() for each in inputs])
     except ValueError:  # An op without a definition, such as one that is only decomposed.

@@ -16,9 +16,9 @@
 # under the License.
 """The graph that a function of Relay or Relax is read into, rewritten in, and written from.
 
-A rewrite looks at the graph by numbers (`Graph.ops`, `Graph.operands`, `Graph.users`, ...), which
-stay as they are while it edits, and edits nodes: it makes new ones and lets them take the place of
-old ones. `Graph.sort` then drops what nothing reads and numbers the rest anew.
+A rewrite makes new nodes and replaces old ones by them. `Graph.sort` then drops what nothing reads
+and numbers the rest anew. Until then a new node is not live, also where it is among the users of
+its operands.
 
 A node is never changed, but for its operands, when another node takes the place of one of them. So
 a node that is still there computes what it was read from, and is written back as that.
@@ -26,25 +26,18 @@ a node that is still there computes what it was read from, and is written back a
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterable, Sequence
 from types import SimpleNamespace
 
 import numpy as np
 
-from .dim import is_same
 from .growth import Growth
-from .node import CALL, CONSTANT, FIELD, TUPLE, Node, Origin, constant, made_below, scalar_of
-from .numbered import Graph as NumberedGraph
-from .numbered import users_of
+from .node import CALL, FIELD, TUPLE, Node, Origin, constant, made_below
 from .op import attributes_of, has_row, infer
 from .op_view import Tensor, Value
 
-# The numbered view, which `Graph.sort` computes anew.
-_NUMBERED = ("operands", "users", "scope", "ops", "views")
 
-
-class Graph(NumberedGraph):
+class Graph:
     """A function as nodes, numbered so that operands come first.
 
     The last node is what the function returns. Two nodes of the same scope are evaluated together
@@ -98,58 +91,6 @@ class Graph(NumberedGraph):
         None for one that has no ops.
         """
         return None
-
-    # The numbered view, which stays as it is until the next `sort`.
-
-    @functools.cached_property
-    def operands(self) -> list[list[int]]:
-        """The operands of each node, by number."""
-        return [[operand.index for operand in node.operands] for node in self.nodes]
-
-    @functools.cached_property
-    def users(self) -> list[list[int]]:
-        """What reads each node, in order, once for each time."""
-        return users_of(self.operands)
-
-    @functools.cached_property
-    def scope(self) -> list[int]:
-        """The scope of each node."""
-        return [node.scope for node in self.nodes]
-
-    @functools.cached_property
-    def ops(self) -> list[str | None]:
-        """The op of each call; None for what is no call."""
-        return [node.name for node in self.nodes]
-
-    @functools.cached_property
-    def views(self) -> list[Node | None]:
-        """Each call that was read, for the rules; None for other nodes."""
-        return [node if node.is_call else None for node in self.nodes]
-
-    def result(self, i: int) -> Value:
-        """Return what a node computes."""
-        return self.nodes[i].type
-
-    def is_same_size(self, i: int, other: int, axis: int) -> bool:
-        """Whether two tensors are of the same size along an axis in every run."""
-        return is_same(*(self.nodes[k].type.dims[axis] for k in (i, other)))
-
-    def is_fixed(self, i: int) -> bool:
-        """Whether a node is a constant: no input of a partition."""
-        return self.nodes[i].kind == CONSTANT
-
-    def is_tuple(self, i: int) -> bool:
-        """Whether a node makes a tuple of its operands."""
-        return self.nodes[i].kind == TUPLE
-
-    def field(self, i: int) -> int | None:
-        """Return which field of a tuple a node is; None if it is none."""
-        node = self.nodes[i]
-        return node.attrs.index if node.kind == FIELD else None
-
-    def scalar(self, i: int) -> float | None:
-        """Return the value of a constant of one finite floating-point number, else None."""
-        return scalar_of(self.nodes[i])
 
     # Editing.
 
@@ -263,7 +204,6 @@ class Graph(NumberedGraph):
         """
         if self._is_sorted:
             return
-        self.forget_views()
         live = _reachable([node for node in self.nodes if node.is_pinned] + self.nodes[-1:])
         order: list[Node] = []
         for node in self.nodes:
@@ -281,11 +221,6 @@ class Graph(NumberedGraph):
             for operand in node.operands:
                 operand.users.append(node)
         self._is_sorted, self._state = True, None
-
-    def forget_views(self) -> None:
-        """Read the numbered view anew, after ops got other names."""
-        for name in _NUMBERED:
-            self.__dict__.pop(name, None)
 
     def checkpoint(self) -> Callable[[], None]:
         """Return what takes back all edits from now on."""

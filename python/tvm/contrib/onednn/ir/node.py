@@ -18,7 +18,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -191,6 +190,16 @@ class Node(OpView):
         return self.kind == CONSTANT
 
     @property
+    def is_fixed(self) -> bool:
+        """Whether it is no input of a partition that reads it, as a constant."""
+        return self.is_constant
+
+    @property
+    def calls(self) -> list[OpView]:
+        """The call that it is, if it is one; of a composite, the calls in it."""
+        return [self] if self.is_call else []
+
+    @property
     def is_live(self) -> bool:
         """Whether it is in the graph."""
         return self.index is not None
@@ -258,16 +267,6 @@ def constant(values: np.ndarray, dtype: str | None = None) -> Node:
         values = rounded(values, dtype)
     type_ = Tensor(values.shape, dtype or str(values.dtype), values)
     return Node(CONSTANT, None, [], type_)
-
-
-def scalar_of(node: Node) -> float | None:
-    """Return the value of a constant of one finite floating-point number, else None."""
-    if node.kind != CONSTANT or math.prod(node.type.shape) != 1:
-        return None
-    if node.type.dtype not in ("float32", "float64", "float16", "bfloat16"):
-        return None
-    value = float(node.value.reshape(()))
-    return value if math.isfinite(value) else None
 
 
 def made_below(new: Node) -> list[Node]:

@@ -22,7 +22,9 @@ from collections import Counter
 
 import numpy as np
 
-from ..ir.numbered import Graph
+from ..ir.graph import Graph
+from ..ir.match import is_op
+from ..ir.node import Node
 from ..ir.op_view import OpView
 from .quantize import DEQUANTIZE, QUANTIZE, is_per_tensor, is_weight, parameters
 from .rules import Rules
@@ -30,46 +32,43 @@ from .schema import OpSchema
 from .tensors import EIGHT_BITS
 
 
-def is_dequantized(graph: Graph, rules: Rules, i: int, user: int) -> bool:
+def is_dequantized(node: Node, user: Node, rules: Rules) -> bool:
     """Whether an operand of `user` is a dequantize that a kernel can do as it reads."""
-    if graph.ops[i] != DEQUANTIZE or graph.scope[i] != graph.scope[user]:
+    if not is_op(node, DEQUANTIZE) or node.scope != user.scope:
         return False
-    call = graph.views[i]
-    return rules.refusal(call) is None and is_per_tensor(call)
+    return rules.refusal(node) is None and is_per_tensor(node)
 
 
-def dequantized_operands(graph: Graph, rules: Rules, root: int) -> list[int] | None:
+def dequantized_operands(root: Node, rules: Rules) -> list[Node] | None:
     """Return which operands of an op its kernel dequantizes; None if it reads floats."""
-    spec, operands = rules.ops[graph.ops[root]], graph.operands[root]
+    spec, operands = rules.ops[root.name], root.operands
     if spec.reads_int8 is None:
         return None
     if spec.name == DEQUANTIZE:
         return []
     if spec.reads_int8 in ("constant weight", "weight"):
         data, weight = operands
-        is_read = is_dequantized(graph, rules, data, root) and _is_weight(
-            graph, rules, weight, root
-        )
+        is_read = is_dequantized(data, root, rules) and _is_weight(weight, root, rules)
         return [data, weight] if is_read else None
-    read = [i for i in dict.fromkeys(operands) if not graph.is_fixed(i)]
-    return read if read and all(is_dequantized(graph, rules, i, root) for i in read) else None
+    read = [node for node in dict.fromkeys(operands) if not node.is_fixed]
+    return read if read and all(is_dequantized(node, root, rules) for node in read) else None
 
 
-def _is_weight(graph: Graph, rules: Rules, i: int, root: int) -> bool:
-    if graph.ops[i] != DEQUANTIZE or rules.refusal(graph.views[i]) is not None:
+def _is_weight(node: Node, root: Node, rules: Rules) -> bool:
+    if not is_op(node, DEQUANTIZE) or rules.refusal(node) is not None:
         return False
-    spec = rules.ops[graph.ops[root]]
-    if is_weight(graph.views[i], spec.weight_axis(graph.views[root])):
+    spec = rules.ops[root.name]
+    if is_weight(node, spec.weight_axis(root)):
         return True
-    return spec.reads_int8 == "weight" and is_dequantized(graph, rules, i, root)
+    return spec.reads_int8 == "weight" and is_dequantized(node, root, rules)
 
 
-def reads_weight(graph: Graph, rules: Rules, i: int, user: int) -> bool:
-    """Whether `user` multiplies by the operand `i` in 8 bits."""
-    spec = rules.ops.get(graph.ops[user])
-    if spec is None or spec.weight_axis is None or rules.refusal(graph.views[user]) is not None:
+def reads_weight(node: Node, user: Node, rules: Rules) -> bool:
+    """Whether `user` multiplies by the operand `node` in 8 bits."""
+    spec = rules.ops.get(user.name)
+    if spec is None or spec.weight_axis is None or rules.refusal(user) is not None:
         return False
-    return graph.operands[user][0] != i and i in (dequantized_operands(graph, rules, user) or ())
+    return user.operands[0] is not node and node in (dequantized_operands(user, rules) or ())
 
 
 def weights_in_float32(graph: Graph, rules: Rules) -> Counter:
@@ -81,16 +80,16 @@ def weights_in_float32(graph: Graph, rules: Rules) -> Counter:
         By op and reason, a text for the report.
     """
     texts: Counter = Counter()
-    for user, name in enumerate(graph.ops):
-        spec = rules.ops.get(name)
-        if spec is None or spec.weight_axis is None or rules.refusal(graph.views[user]):
+    for user in graph.nodes:
+        spec = rules.ops.get(user.name) if user.is_call else None
+        if spec is None or spec.weight_axis is None or rules.refusal(user):
             continue
-        data, i = graph.operands[user]
-        if not is_dequantized(graph, rules, data, user) or reads_weight(graph, rules, i, user):
+        data, weight = user.operands
+        if not is_dequantized(data, user, rules) or reads_weight(weight, user, rules):
             continue
-        if graph.ops[i] == DEQUANTIZE and graph.views[i].args[0].dtype in EIGHT_BITS:
-            reason = _why_no_weight(graph.views[i], spec)
-            texts.update([f"{name}: {reason}"] if reason else [])
+        if is_op(weight, DEQUANTIZE) and weight.args[0].dtype in EIGHT_BITS:
+            reason = _why_no_weight(weight, spec)
+            texts.update([f"{user.name}: {reason}"] if reason else [])
     return texts
 
 
@@ -108,24 +107,24 @@ def _why_no_weight(weight: OpView, spec: OpSchema) -> str | None:
     return "the scales of the weight are not along the axis of the output channels"
 
 
-def goes_before_rounding(graph: Graph, rules: Rules, relu: int) -> bool:
-    """Whether a relu of what is rounded had better be rounded itself, for its readers' sake.
+def goes_before_rounding(relu: Node, rules: Rules) -> bool:
+    """Whether to move a relu before the preceding quantize so that its consumers read int8.
 
     That is the same: zero is one of the numbers that 8 bits stand for, and rounding moves none
     across it.
     """
-    (real,) = graph.operands[relu]
-    if graph.ops[real] != DEQUANTIZE or graph.users[real] != [relu]:
+    (real,) = relu.operands
+    if not is_op(real, DEQUANTIZE) or real.users != [relu]:
         return False
-    bits = graph.operands[real][0]
-    if graph.ops[bits] != QUANTIZE or graph.users[bits] != [real]:
+    bits = real.operands[0]
+    if not is_op(bits, QUANTIZE) or bits.users != [real]:
         return False
-    known = parameters(*graph.views[real].args[1:])
-    if known is None or parameters(*graph.views[bits].args[1:]) != known:
+    known = parameters(*real.args[1:])
+    if known is None or parameters(*bits.args[1:]) != known:
         return False
-    limits = np.iinfo(graph.views[bits].result.dtype)
+    limits = np.iinfo(bits.result.dtype)
     if not limits.min <= known[1] <= limits.max:
         return False
     # Ops that can be fused are fused to the relu either way.
-    readers = (rules.ops.get(graph.ops[user]) for user in graph.users[relu])
+    readers = (rules.ops.get(user.name) for user in relu.users)
     return any(row is not None and row.post is None for row in readers)

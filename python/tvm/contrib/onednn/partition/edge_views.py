@@ -22,11 +22,12 @@ then, and so is a result of which a view is another one. TVM shares the memory o
 
 from __future__ import annotations
 
-from ..ir.numbered import Graph
+from ..ir.node import FIELD, Node
 from ..ops.rules import Rules
+from .data_flow import DataFlow
 
 
-def trimmed(graph: Graph, members: list[int], rules: Rules) -> list[int]:
+def trimmed(flow: DataFlow, members: list[Node], rules: Rules) -> list[Node]:
     """Return a region without those of its views that are better left outside.
 
     What is left out is either computed from nothing inside or used by nothing inside, so no path
@@ -34,44 +35,45 @@ def trimmed(graph: Graph, members: list[int], rules: Rules) -> list[int]:
 
     Parameters
     ----------
-    graph : Graph
+    flow : DataFlow
         The function.
-    members : list[int]
+    members : list[Node]
         The region, in order.
     rules : Rules
         The rules, which tell the views.
     """
     inside = set(members)
-    views: set[int] = set()
-    for i in members:
-        is_field = graph.field(i) is not None and graph.operands[i][0] in views
-        if is_field or rules.moves(graph.ops[i]) == "view":
-            views.add(i)
-    while True:
-        dropped = _worse_inside(graph, sorted(inside), inside, views)
-        if not dropped:
-            return sorted(inside)
+    views: set[Node] = set()
+    for node in members:
+        is_field = node.kind == FIELD and node.operands[0] in views
+        if is_field or rules.moves(node.name) == "view":
+            views.add(node)
+    while dropped := _worse_inside(flow, members, inside, views):
         inside -= dropped
+        members = [node for node in members if node in inside]
+    return members
 
 
-def _worse_inside(graph: Graph, members: list[int], inside: set[int], views: set[int]) -> set[int]:
+def _worse_inside(
+    flow: DataFlow, members: list[Node], inside: set[Node], views: set[Node]
+) -> set[Node]:
     """Find views that are better left outside, as far as that can be seen now."""
-    dropped: set[int] = set()
-    of_inputs: set[int] = set()
-    for i in members:
-        sources = inside.intersection(graph.operands[i])
-        users = [user in inside for user in graph.users[i]]
+    dropped: set[Node] = set()
+    of_inputs: set[Node] = set()
+    for node in members:
+        sources = inside.intersection(flow.operands[node])
+        users = [user in inside for user in flow.users[node]]
         # A tuple crosses the edge as its fields.
-        if graph.field(i) is not None and not sources:
-            dropped.add(i)
-        if i not in views:
+        if node.kind == FIELD and not sources:
+            dropped.add(node)
+        if node not in views:
             continue
         if sources <= of_inputs:
-            of_inputs.add(i)
+            of_inputs.add(node)
             if not all(users):
-                dropped.add(i)
+                dropped.add(node)
         elif not any(users):
-            others = {user for source in sources for user in graph.users[source]} - inside
+            others = {user for source in sources for user in flow.users[source]} - inside
             if others:
-                dropped.add(i)
+                dropped.add(node)
     return dropped

@@ -20,8 +20,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..ir.graph import Graph as NodeGraph
-from ..ir.numbered import Graph
+from ..ir.graph import Graph
+from ..ir.match import is_field, only_user
+from ..ir.node import Node
 from ..ops.int8 import dequantized_operands, is_dequantized
 from ..ops.operands import BIAS_OPS, operand_kind
 from ..ops.quantize import DEQUANTIZE, QUANTIZE, parameters
@@ -35,35 +36,35 @@ MAX_POST_OPS = 32
 
 
 class Fused:
-    """A root and its post-ops, by their numbers in the graph.
+    """A root and its post-ops.
 
     A root that reads integers in 8 bits has the dequantize of each operand inside, and may have a
     quantize at its end. Between its post-ops there may be a quantize and a dequantize, which round.
     """
 
-    def __init__(self, graph: Graph, rules: Rules, root: int):
-        self.graph, self.rules = graph, rules
+    def __init__(self, root: Node, rules: Rules):
+        self.rules = rules
         self.chain = [root]
-        self.root_spec: OpSchema = rules.ops[graph.ops[root]]
+        self.root_spec: OpSchema = rules.ops[root.name]
         axis = self.root_spec.channel_axis
-        self.channel_axis = axis(graph.views[root]) if axis else None
+        self.channel_axis = axis(root) if axis else None
         # The part of the name of each op, "bias" for what is the primitive's bias argument; None
         # for one that shows in no name.
-        self.parts: list[str | None] = [graph.ops[root].split(".")[-1]]
+        self.parts: list[str | None] = [root.name.split(".")[-1]]
         self._has_full_operand = False
         # None if the root reads floats.
-        self._dequantized = dequantized_operands(graph, rules, root)
-        if self._dequantized is not None and graph.ops[root] != DEQUANTIZE:
+        self._dequantized = dequantized_operands(root, rules)
+        if self._dequantized is not None and root.name != DEQUANTIZE:
             self.parts[0] = f"qnn.{self.parts[0]}"
 
     @property
-    def dequantized(self) -> list[int]:
+    def dequantized(self) -> list[Node]:
         """The dequantize of each operand that is read in 8 bits; others may use its result, too."""
         if self._dequantized is None:
             return []
         chain = set(self.chain)
-        below = (k for i in self.chain[1:] for k in self.graph.operands[i] if k not in chain)
-        read = (k for k in below if is_dequantized(self.graph, self.rules, k, self.chain[0]))
+        below = (o for node in self.chain[1:] for o in node.operands if o not in chain)
+        read = (node for node in below if is_dequantized(node, self.chain[0], self.rules))
         return list(dict.fromkeys((*self._dequantized, *read)))
 
     @property
@@ -76,19 +77,19 @@ class Fused:
         """Which post-op is the bias argument of the primitive; -1 for none."""
         return self.parts.index("bias") - 1 if "bias" in self.parts else -1
 
-    def grow(self, used: set[int]) -> None:
+    def grow(self, used: set[Node]) -> None:
         """Take in user after user while each is the only one and can be a post-op."""
         while len(self.chain) <= MAX_POST_OPS:
             last = self.chain[-1]
-            users = self.graph.users[last]
-            if len(users) != 1 or users[0] in used:
+            user = only_user(last)
+            if user is None or user in used:
                 break
             part = None
-            if not self._is_unnamed(last, users[0]):
-                part = self._part(last, users[0])
+            if not self._is_unnamed(last, user):
+                part = self._part(last, user)
                 if part is None:
                     break
-            self.chain.append(users[0])
+            self.chain.append(user)
             self.parts.append(part)
         self._drop_unnamed()
         if self.root_spec.reads_int8 == "data" and self.parts[-1] != "quantize":
@@ -103,27 +104,27 @@ class Fused:
             self.parts.pop()
             self._drop_unnamed()
 
-    def reshaped_bits(self) -> tuple[int, int, int] | None:
+    def reshaped_bits(self) -> tuple[Node, Node, Node] | None:
         """Return what keeps this chain, which ends in a quantize, from going on.
 
         Returns
         -------
-        reshape, dequantize, user : tuple[int, int, int]
+        reshape, dequantize, user : tuple[Node, Node, Node]
             In this order they follow the quantize. If the first two changed places, the third would
             be fused, too.
         """
         following = [self.chain[-1]]
-        while len(following) < 4 and len(self.graph.users[following[-1]]) == 1:
-            following += self.graph.users[following[-1]]
+        while len(following) < 4 and len(following[-1].users) == 1:
+            following += following[-1].users
         if self.parts[-1] != "quantize" or len(following) < 4:
             return None
         last, reshape, dequantize, user = following
         if not self._is_reshape_of_rows(last, reshape):
             return None
-        if not is_dequantized(self.graph, self.rules, dequantize, last):
+        if not is_dequantized(dequantize, last, self.rules):
             return None
         self.parts.append(None)
-        is_fused = self.graph.ops[user] != QUANTIZE and self._part(dequantize, user) is not None
+        is_fused = user.name != QUANTIZE and self._part(dequantize, user) is not None
         self.parts.pop()
         return (reshape, dequantize, user) if is_fused else None
 
@@ -133,71 +134,63 @@ class Fused:
             self.chain.pop()
             self.parts.pop()
 
-    def _is_unnamed(self, last: int, user: int) -> bool:
+    def _is_unnamed(self, last: Node, user: Node) -> bool:
         """Whether a user computes nothing, so that the name of the composite does not show it."""
         return (
-            self._is_first_result(last, user)
+            # The first result of several, the only one that is used.
+            (is_field(user, 0) and user.scope == last.scope)
             or self._is_reshape_of_rows(last, user)
-            or (self.parts[-1] == "quantize" and is_dequantized(self.graph, self.rules, user, last))
+            or (self.parts[-1] == "quantize" and is_dequantized(user, last, self.rules))
         )
 
-    def _is_first_result(self, last: int, user: int) -> bool:
-        """Whether a user takes the first result of several, the only one that is used."""
-        is_first = self.graph.field(user) == 0
-        return is_first and self.graph.scope[user] == self.graph.scope[last]
-
-    def _is_reshape_of_rows(self, last: int, user: int) -> bool:
+    def _is_reshape_of_rows(self, last: Node, user: Node) -> bool:
         """Whether a user only gives other dimensions to the rows, or matrices, of the last op."""
-        root, call = self.graph.views[self.chain[0]], self.graph.views[user]
-        kept, spec = self.root_spec.kept_dims, self.rules.ops.get(self.graph.ops[user])
-        if kept is None or spec is None or not spec.reshapes or self.rules.refusal(call):
+        root, kept = self.chain[0], self.root_spec.kept_dims
+        spec = self.rules.ops.get(user.name) if user.is_call else None
+        if kept is None or spec is None or not spec.reshapes or self.rules.refusal(user):
             return False
         # An operand of all elements would be of other dimensions than the result.
-        if self._has_full_operand or self.graph.scope[user] != self.graph.scope[last]:
+        if self._has_full_operand or user.scope != last.scope:
             return False
         # Rows of more dimensions that are columns of the data are no rows of one matrix.
         is_transposed = root.name == "nn.matmul" and root.attrs.transpose_a
         if kept == 1 and len(root.result.shape) > 2 and is_transposed:
             return False
-        dims = call.result.shape[-kept:]
+        dims = user.result.shape[-kept:]
         if None not in dims:
             return dims == root.result.shape[-kept:]
         # Open ones are the same where the reshape says so.
-        is_reshape = self.graph.ops[user] == "reshape"
-        return is_reshape and copied_at_end(call, len(self._shape(last))) >= kept
+        is_reshape = user.name == "reshape"
+        return is_reshape and copied_at_end(user, len(last.type.shape)) >= kept
 
-    def _part(self, last: int, user: int) -> str | None:
+    def _part(self, last: Node, user: Node) -> str | None:
         """Return what to call a user of the last op in the name; None if it cannot be fused."""
-        call, name = self.graph.views[user], self.graph.ops[user]
-        if name not in self.rules.ops or self.graph.scope[user] != self.graph.scope[last]:
+        if user.name not in self.rules.ops or not user.is_call or user.scope != last.scope:
             return None
-        spec = self.rules.ops[name]
-        refused = self.rules.refusal(call) is not None
-        is_fused = spec.post in self.root_spec.fuses or name in self.root_spec.fuses
-        if not is_fused or refused or call.result.shape != self._shape(last):
+        spec = self.rules.ops[user.name]
+        refused = self.rules.refusal(user) is not None
+        is_fused = spec.post in self.root_spec.fuses or user.name in self.root_spec.fuses
+        if not is_fused or refused or user.result.shape != last.type.shape:
             return None
-        short = name.split(".")[-1]
+        short = user.name.split(".")[-1]
         if spec.post == "quantize":
             # A binary primitive of floating-point values writes 8 bits as well.
             writes_bits = self._dequantized is not None or self.root_spec.post == "binary"
-            return short if writes_bits and parameters(*call.args[1:]) else None
+            return short if writes_bits and parameters(*user.args[1:]) else None
         # After a quantize comes a dequantize only, see `_is_unnamed`.
-        if self.parts[-1] == "quantize" or self.graph.ops[self.chain[0]] == DEQUANTIZE:
+        if self.parts[-1] == "quantize" or self.chain[0].name == DEQUANTIZE:
             return None
         return short if spec.post == "eltwise" else self._binary_part(user, last, spec)
 
-    def _shape(self, i: int) -> tuple[int | None, ...]:
-        return self.graph.result(i).shape
-
     def _channel_axis(self, shape: tuple[int | None, ...]) -> int | None:
         """Return the channel axis of a result of this shape."""
-        is_reshaped = len(shape) != len(self._shape(self.chain[0]))
+        is_reshaped = len(shape) != len(self.chain[0].type.shape)
         return len(shape) - 1 if is_reshaped else self.channel_axis
 
-    def _binary_part(self, user: int, last: int, spec: OpSchema) -> str | None:
-        call, is_first = self.graph.views[user], self.graph.operands[user][0] == last
-        operand, shape = call.args[1 if is_first else 0].shape, call.result.shape
-        kind = operand_kind(call, operand, shape, self._channel_axis(shape))
+    def _binary_part(self, user: Node, last: Node, spec: OpSchema) -> str | None:
+        is_first = user.operands[0] is last
+        operand, shape = user.args[1 if is_first else 0].shape, user.result.shape
+        kind = operand_kind(user, operand, shape, self._channel_axis(shape))
         if kind is None or not (is_first or spec.swaps):
             return None
         # The first thing that is added per channel is the primitive's bias argument.
@@ -215,17 +208,17 @@ def find_fused(graph: Graph, rules: Rules) -> Iterator[Fused]:
     TVM's MergeComposite needs a pattern for each chain, and tries all of them at each op. The rows
     of the table say what may follow what, so the chains are read off the function.
     """
-    used: set[int] = set()
+    used: set[Node] = set()
     roots = []
-    for number, call in enumerate(graph.views):
-        spec = None if call is None else rules.ops.get(call.name)
-        if spec is not None and spec.fuses and rules.refusal(call) is None:
-            roots.append(number)
-    roots.sort(key=lambda number: not rules.ops[graph.ops[number]].heavy)
+    for node in graph.nodes:
+        spec = rules.ops.get(node.name) if node.is_call else None
+        if spec is not None and spec.fuses and rules.refusal(node) is None:
+            roots.append(node)
+    roots.sort(key=lambda node: not rules.is_heavy(node.name))
     for root in roots:
         if root in used:
             continue
-        fused = Fused(graph, rules, root)
+        fused = Fused(root, rules)
         fused.grow(used)
         fused.shorten()
         if len(fused.chain) > 1 or fused.dequantized:
@@ -233,16 +226,16 @@ def find_fused(graph: Graph, rules: Rules) -> Iterator[Fused]:
             yield fused
 
 
-def _find_reshaped_bits(graph: Graph, rules: Rules) -> Iterator[tuple[int, int]]:
+def _find_reshaped_bits(graph: Graph, rules: Rules) -> Iterator[tuple[Node, Node]]:
     """Yield each reshape and the dequantize after it that had better change places.
 
     See `Fused.reshaped_bits`. An op with two such operands is fused to one of them; the other it
     can read in 8 bits.
     """
-    if not {QUANTIZE, DEQUANTIZE}.issubset(graph.ops):
+    if not {QUANTIZE, DEQUANTIZE}.issubset(node.name for node in graph.nodes):
         return
     chains = list(find_fused(graph, rules))
-    used = {i for fused in chains for i in fused.chain[1:]}
+    used = {node for fused in chains for node in fused.chain[1:]}
     for fused in chains:
         reshape, dequantize, user = fused.reshaped_bits() or (None, None, None)
         if user is not None and user not in used:
@@ -250,9 +243,8 @@ def _find_reshaped_bits(graph: Graph, rules: Rules) -> Iterator[tuple[int, int]]
             yield reshape, dequantize
 
 
-def move_dequantize_first(graph: NodeGraph, rules: Rules) -> None:
+def move_dequantize_first(graph: Graph, rules: Rules) -> None:
     """Write a dequantize of a reshape as a reshape of a dequantize, where fusion goes on then."""
-    for reshape_index, i in list(_find_reshaped_bits(graph, rules)):
-        reshape, node = graph.nodes[reshape_index], graph.nodes[i]
+    for reshape, node in list(_find_reshaped_bits(graph, rules)):
         real = graph.with_operands(node, [reshape.operands[0], *node.operands[1:]])
         graph.replace(node, graph.with_operands(reshape, [real], node.type))

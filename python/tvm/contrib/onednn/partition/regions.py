@@ -18,59 +18,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
-from ..ir.numbered import Graph
+from ..ir.node import FIELD, Node
+from .data_flow import DataFlow
+
+
+def in_order(nodes: Iterable[Node]) -> list[Node]:
+    """Return nodes of a graph in its order."""
+    return sorted(nodes, key=lambda node: node.index)
 
 
 class Regions:
     """The largest regions of a function that a greedy merge along its data flow finds.
 
-    A region is a set of expressions that can be computed by one call: none of its inputs depends
+    A region is a set of nodes that can be computed by one call: none of its inputs depends
     on one of its outputs, and all are in one scope, so that no branch is computed early and no
     variable leaves its binding.
 
     Parameters
     ----------
-    graph : Graph
-        The typed function.
-    supported : Callable[[int], bool]
-        Whether oneDNN can compute an expression; asked operands first.
+    flow : DataFlow
+        The function.
+    supported : Callable[[Node], bool]
+        Whether oneDNN can compute a node; asked operands first.
 
     Attributes
     ----------
-    members : list[list[int]]
+    members : list[list[Node]]
         The regions.
     """
 
-    def __init__(self, graph: Graph, supported: Callable[[int], bool]):
-        self.graph = graph
-        # Every expression starts as a group of its own; `_group` is a forest of merged groups.
-        self._group = list(range(len(graph.nodes)))
+    def __init__(self, flow: DataFlow, supported: Callable[[Node], bool]):
+        self.flow = flow
+        # Every node starts as a group of its own; `_group` is a forest of merged groups.
+        self._group = list(range(len(flow.nodes)))
         # The numbers that a group lies between, and for each number the largest one up to it that
         # no group has members on both sides of.
         self._first, self._last = list(self._group), list(self._group)
         self._cut = list(self._group)
         # The operands of a group; leaves depend on nothing and so are on no path.
-        self._sources = [{i for i in operands if graph.operands[i]} for operands in graph.operands]
-        chosen = [False] * len(graph.nodes)
-        for i, operands in enumerate(graph.operands):
-            chosen[i] = supported(i)
-            if chosen[i]:
-                for operand in operands:
-                    if chosen[operand] and graph.scope[operand] == graph.scope[i]:
-                        self._merge(self._find(operand), self._find(i))
-        members: dict[int, list[int]] = {}
-        for i in (i for i, is_chosen in enumerate(chosen) if is_chosen):
+        operands = flow.operands
+        self._sources = [{o.index for o in operands[node] if operands[o]} for node in flow.nodes]
+        chosen: set[Node] = set()
+        for node in flow.nodes:
+            if supported(node):
+                chosen.add(node)
+                for operand in operands[node]:
+                    if operand in chosen and operand.scope == node.scope:
+                        self._merge(self._find(operand.index), self._find(node.index))
+        members: dict[int, list[Node]] = {}
+        for node in in_order(chosen):
+            group = self._find(node.index)
             # A field of a tuple from elsewhere is read there, so that inputs are tensors.
-            if graph.field(i) is not None:
-                if self._find(graph.operands[i][0]) != self._find(i):
-                    continue
-            members.setdefault(self._find(i), []).append(i)
+            if node.kind != FIELD or self._find(node.operands[0].index) == group:
+                members.setdefault(group, []).append(node)
         self.members = list(members.values())
 
     def _find(self, i: int) -> int:
-        """Return the group that expression `i` is in now."""
+        """Return the group that node `i` is in now."""
         while self._group[i] != i:
             self._group[i] = self._group[self._group[i]]
             i = self._group[i]
@@ -109,13 +115,12 @@ class Regions:
             number = self._cut[number]
         return number
 
-    def inputs(self, members: list[int]) -> list[int]:
+    def inputs(self, members: list[Node]) -> list[Node]:
         """Return what a region reads from outside, constants left out, in their order."""
-        inside = set(members)
-        outside = {operand for i in members for operand in self.graph.operands[i]} - inside
-        return [i for i in sorted(outside) if not self.graph.is_fixed(i)]
+        outside = {operand for node in members for operand in self.flow.operands[node]}
+        return [node for node in in_order(outside.difference(members)) if not node.is_fixed]
 
-    def outputs(self, members: list[int]) -> list[int]:
-        """Return those of a region's expressions that something outside uses, in their order."""
+    def outputs(self, members: list[Node]) -> list[Node]:
+        """Return those of a region's nodes that something outside uses, in their order."""
         inside = set(members)
-        return [i for i in members if any(user not in inside for user in self.graph.users[i])]
+        return [node for node in members if not inside.issuperset(self.flow.users[node])]

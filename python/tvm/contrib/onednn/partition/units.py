@@ -18,20 +18,22 @@
 
 from __future__ import annotations
 
-from ..ir.numbered import Graph
+from ..ir.graph import Graph
+from ..ir.node import FIELD, TUPLE, Node
 from ..ir.op_view import OpView
 from ..ops.rules import Rules
 from ..ops.tensors import COMPILER
+from .data_flow import DataFlow
 from .edge_views import trimmed
 from .fuse import Fused, find_fused
 from .prune import why_prune
-from .regions import Regions
+from .regions import Regions, in_order
 
 _AT_THE_EDGE = "left out: a view at the edge of a partition"
 
 
 class Units:
-    """The graph of a function in which each op with what is fused to it is one expression.
+    """The kernels of a function: each op with what is fused to it.
 
     Parameters
     ----------
@@ -42,69 +44,67 @@ class Units:
 
     Attributes
     ----------
-    ops : Graph
-        The function as it was given.
-    fused : dict[int, Fused]
-        What is fused, by the number of its last op.
     graph : Graph
-        The function; what is fused is there under the number of its last op.
+        The function.
+    fused : dict[Node, Fused]
+        What is fused, by its last node, which stands for it.
+    flow : DataFlow
+        The data flow between kernels.
     """
 
     def __init__(self, graph: Graph, rules: Rules):
-        self.ops, self.rules = graph, rules
-        self.fused: dict[int, Fused] = {each.chain[-1]: each for each in find_fused(graph, rules)}
-        groups = [[*each.dequantized, *each.chain] for each in self.fused.values()]
-        self.graph = graph.contracted(groups)
-        # An expression that others use as well stays on its own.
-        inside = {i for group in groups for i in group[:-1]}
-        self._inside = {i for i in inside if not self.graph.operands[i]}
-        self._is_supported = [False] * len(graph.nodes)
+        self.graph, self.rules = graph, rules
+        self.fused: dict[Node, Fused] = {each.chain[-1]: each for each in find_fused(graph, rules)}
+        kernels = [[*each.dequantized, *each.chain] for each in self.fused.values()]
+        self.flow = DataFlow(graph, kernels)
+        # A node that others use as well stays on its own.
+        inside = {node for kernel in kernels for node in kernel[:-1]}
+        self._inside = {node for node in inside if not self.flow.operands[node]}
+        self._is_supported: dict[Node, bool] = {}
 
-    def is_supported(self, i: int) -> bool:
-        """Whether oneDNN computes an expression; asked operands first."""
-        graph, known = self.graph, self._is_supported
-        if i in self._inside:
-            return False
-        if graph.field(i) is not None:
-            known[i] = known[graph.operands[i][0]]
-        elif graph.is_tuple(i):
+    def is_supported(self, node: Node) -> bool:
+        """Whether oneDNN computes a node; asked operands first."""
+        known, users = self._is_supported, self.flow.users[node]
+        if node in self._inside:
+            known[node] = False
+        elif node.kind == FIELD:
+            known[node] = known[node.operands[0]]
+        elif node.kind == TUPLE:
             # An operand goes where its call goes, or both stay.
-            known[i] = bool(graph.users[i]) and all(
-                self._is_accepted(user) and graph.scope[user] == graph.scope[i]
-                for user in graph.users[i]
+            known[node] = bool(users) and all(
+                self._is_accepted(user) and user.scope == node.scope for user in users
             )
         else:
-            fields = [k for k in graph.operands[i] if graph.is_tuple(k)]
-            known[i] = self._is_accepted(i) and all(known[field] for field in fields)
-        return known[i]
+            fields = [each for each in self.flow.operands[node] if each.kind == TUPLE]
+            known[node] = self._is_accepted(node) and all(known[field] for field in fields)
+        return known[node]
 
-    def _is_accepted(self, i: int) -> bool:
-        name = self.graph.ops[i]
-        if i in self.fused:
+    def _is_accepted(self, node: Node) -> bool:
+        if node in self.fused:
             return True
-        if name in self.rules.ops:
-            return self.rules.refusal(self.graph.views[i]) is None
+        if node.name in self.rules.ops:
+            return node.is_call and self.rules.refusal(node) is None
         # Someone has made a composite of what oneDNN runs.
-        return (name or "").startswith(f"{COMPILER}.")
+        return (node.name or "").startswith(f"{COMPILER}.")
 
-    def chain(self, i: int) -> list[int]:
-        """Return the op that an expression is, or the root op and its post-ops."""
-        return self.fused[i].chain if i in self.fused else [i]
+    def chain(self, node: Node) -> list[Node]:
+        """Return the op that a node is, or the root op and its post-ops."""
+        return self.fused[node].chain if node in self.fused else [node]
 
-    def members(self, i: int) -> list[int]:
-        """Return all that is computed by the kernel of an expression, in order."""
-        if i not in self.fused:
-            return [i]
-        return sorted({*self.fused[i].dequantized, *self.fused[i].chain})
+    def members(self, node: Node) -> list[Node]:
+        """Return all that is computed by the kernel of a node, in order."""
+        if node not in self.fused:
+            return [node]
+        return in_order({*self.fused[node].dequantized, *self.fused[node].chain})
 
-    def hidden(self, members: list[int]) -> list[int]:
-        """Return what is computed by the kernels of some expressions and read by nothing else."""
-        operands = self.graph.operands
-        return sorted({k for i in members for k in self.members(i) if k == i or not operands[k]})
+    def hidden(self, members: list[Node]) -> list[Node]:
+        """Return what is computed by the kernels of some nodes and read by nothing else."""
+        inside = {each for node in members for each in self.members(node)}
+        return in_order(inside.intersection(self._inside.union(members)))
 
-    def calls(self, i: int) -> list[OpView]:
-        """Return the calls of ops that an expression stands for."""
-        return [call for k in self.chain(i) for call in self.ops.calls(k)]
+    def calls(self, node: Node) -> list[OpView]:
+        """Return the calls of ops that a node stands for."""
+        return [call for each in self.chain(node) for call in each.calls]
 
 
 class OffloadDecision:
@@ -119,24 +119,24 @@ class OffloadDecision:
     ----------
     regions : Regions
         The regions that oneDNN can run.
-    partitions : list[list[int]]
+    partitions : list[list[Node]]
         What is in each partition, in order.
-    reasons : dict[int, str]
-        By number of an expression that oneDNN can run: why it stays on TVM.
+    reasons : dict[Node, str]
+        By node that oneDNN can run: why it stays on TVM.
     """
 
     def __init__(self, units: Units):
         rules = units.rules
-        self.regions = Regions(units.graph, units.is_supported)
-        self.partitions: list[list[int]] = []
-        self.reasons: dict[int, str] = {}
+        self.regions = Regions(units.flow, units.is_supported)
+        self.partitions: list[list[Node]] = []
+        self.reasons: dict[Node, str] = {}
         for members in self.regions.members:
-            reason = why_prune([call for i in members for call in units.calls(i)], rules)
+            reason = why_prune([call for node in members for call in units.calls(node)], rules)
             if reason is not None:
                 self.reasons.update(dict.fromkeys(members, reason))
                 continue
             if rules.options.prune:
-                kept = trimmed(units.graph, members, rules)
+                kept = trimmed(units.flow, members, rules)
                 self.reasons.update(dict.fromkeys(set(members).difference(kept), _AT_THE_EDGE))
                 members = kept
             self.partitions.append(members)

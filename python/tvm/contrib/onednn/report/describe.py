@@ -73,17 +73,17 @@ class Description:
         self.nodes: list[Node] = []
         self.in_8_bits: Counter = Counter()
         self._default = default or (UNPARTITIONED if decision is None else LEFT)
-        # By number of a member of a partition, its last op for one that is fused: the name.
-        self._partition_of: dict[int, str] = {}
+        # By member of a partition, its last op for one that is fused: the name.
+        self._partition_of: dict[GraphNode, str] = {}
         # What is in a partition only.
         self._offloaded: set[GraphNode] = set()
-        self._reasons: dict[int, str] = {}
+        self._reasons: dict[GraphNode, str] = {}
         if decision is not None:
             for name, members in zip(partitions, decision.partitions):
                 self._partition_of.update(dict.fromkeys(members, name))
-                self._offloaded.update(graph.nodes[k] for k in units.hidden(members))
-            for i, reason in decision.reasons.items():
-                self._reasons.update(dict.fromkeys(units.members(i), reason))
+                self._offloaded.update(units.hidden(members))
+            for node, reason in decision.reasons.items():
+                self._reasons.update(dict.fromkeys(units.members(node), reason))
         # By node: the nodes of the report that its value comes from.
         self.sources: dict[GraphNode, list[int]] = {}
         for node in self.parameters():
@@ -167,7 +167,7 @@ class Description:
                     self.sources[node] = self._describe(node)
 
     def _describe(self, node: GraphNode) -> list[int]:
-        if node.kind == CALL and node.index in self._partition_of:
+        if node.kind == CALL and node in self._partition_of:
             return self._composite(node)
         if node in self._offloaded or self._is_inside_origin(node):
             return self._read(node)
@@ -176,8 +176,8 @@ class Description:
         return self._on_tvm(node) if node.kind == CALL else self._read(node)
 
     def _inputs(self, node: GraphNode) -> list[GraphNode]:
-        if node.kind == CALL and node.index in self._partition_of:
-            return [self.graph.nodes[k] for k in self._units.graph.operands[node.index]]
+        if node.kind == CALL and node in self._partition_of:
+            return self._units.flow.operands[node]
         if node.kind == CALL and self.is_as_read(node):
             return [operand.current for operand in node.origin.operands]
         return self.inputs(node)
@@ -212,18 +212,15 @@ class Description:
         for node in parts:
             yield node.unsupported
         for node in parts:
-            yield from map(self._rules.refusal, self._calls(node))
+            yield from map(self._rules.refusal, node.calls)
         for node in parts:
-            yield self._reasons.get(node.index)
-
-    def _calls(self, node: GraphNode) -> list[OpView]:
-        return self.graph.calls(node.index) if node.is_live else [node] if node.is_call else []
+            yield self._reasons.get(node)
 
     def _composite(self, node: GraphNode) -> list[int]:
-        fused = self._units.fused.get(node.index)
+        fused = self._units.fused.get(node)
         title = self.kernel_name(node) if fused is None else fused.name
-        members = [self.graph.nodes[k] for k in self._units.members(node.index)]
-        calls = [call for member in members for call in self._calls(member)]
+        members = self._units.members(node)
+        calls = [call for member in members for call in member.calls]
         read = [call for call in calls if call.name == DEQUANTIZE]
         if read and len(calls) > 1:
             self.in_8_bits[scales_text(call.args[1].shape for call in read)] += 1
@@ -231,7 +228,7 @@ class Description:
         for member in members:
             new.ops += self.op_names(member) if member.kind == CALL else ()
             new.model_ops += self._names(member)
-        new.partition = self._partition_of[node.index]
+        new.partition = self._partition_of[node]
         new.details = _joined(map(details, calls))
         new.sources = self._model_names(members)
         return self.add(new)

@@ -78,8 +78,6 @@ def _run(rewrite: Rewrite, graph: Graph, rules: Rules, hidden: Sequence[Node]) -
         for node in hidden:
             node.name, node.unsupported = f"{_HIDDEN}{node.name}", "hidden"
             node.version += 1
-        if hidden:
-            graph.forget_views()
         folded = rewrite(graph, rules) or []
         graph.sort()
         return folded
@@ -90,8 +88,6 @@ def _run(rewrite: Rewrite, graph: Graph, rules: Rules, hidden: Sequence[Node]) -
         for node, name, unsupported in known:
             node.name, node.unsupported = name, unsupported
             node.version += 1
-        if hidden:
-            graph.forget_views()
 
 
 def _failing_op(

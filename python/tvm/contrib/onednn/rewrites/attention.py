@@ -29,6 +29,7 @@ from typing import NamedTuple
 
 from ..ir.dim import Size, divided, is_same, product
 from ..ir.graph import Graph
+from ..ir.match import is_op
 from ..ir.node import Node
 from ..ops.rules import Rules
 from ..options import Options
@@ -60,7 +61,7 @@ def fuse_attention(graph: Graph, rules: Rules) -> None:
     # Layers share a mask.
     masks: dict[tuple, tuple[list[Node], bool]] = {}
     for node in list(graph.nodes):
-        if node.name != MATMUL or not node.is_call or rules.excludes(MATMUL, *_SOFTMAX):
+        if not is_op(node, MATMUL) or rules.excludes(MATMUL, *_SOFTMAX):
             continue
         try:
             old, new = _attention_of(graph, node, masks, rules.options)
@@ -142,7 +143,7 @@ def _only_reader(node: Node) -> Node:
     """Return the reshape that gives each head an item of an axis, and its rows."""
     _require(len(node.users) == 1 and is_inside(node, node.users[0], MATMUL))
     (user,) = node.users
-    _require(user.name == "reshape" and user.is_call)
+    _require(is_op(user, "reshape"))
     return user
 
 
@@ -163,9 +164,9 @@ def _split(make: Maker, node: Node, heads: tuple[Size, ...]) -> Node:
         return node
     first, *rest = node.type.dims
     _require(len(rest) == 2 and is_same(first, product(heads)))
-    if node.name == "transpose" and node.is_call and list(node.attrs.axes or ()) == [0, 2, 1]:
+    if is_op(node, "transpose") and list(node.attrs.axes or ()) == [0, 2, 1]:
         return make.transpose(_split(make, node.operands[0], heads), [0, 1, 3, 2])
-    if node.name == "reshape" and node.is_call:
+    if is_op(node, "reshape"):
         if is_same_shape(node.operands[0].type.dims, (*heads, *rest)):
             return node.operands[0]
     return make.reshape(node, (*heads, *rest))
@@ -180,7 +181,7 @@ def _with_all_heads(make: Maker, query: Node, scores) -> Node:
     _require(isinstance(heads, int) and isinstance(groups, int) and heads % groups == 0)
     _require(is_same(rows, heads // groups * queries))
     dims = (batch, heads, queries, width)
-    while query.name == "reshape" and query.is_call:
+    while is_op(query, "reshape"):
         query = query.operands[0]
         if is_same_shape(query.type.dims, dims):
             return query
@@ -206,7 +207,7 @@ def _views(node: Node, is_transposed: bool, rank: int, is_scaled: bool = True) -
         node = view.node
         factor = factor_of(node) if is_scaled else None
         once = _repeated(node, view.axes[-3])
-        if node.name == "transpose" and node.is_call:
+        if is_op(node, "transpose"):
             order = list(node.attrs.axes or range(rank)[::-1])
             seen.append(_View(node.operands[0], [order[a] for a in view.axes], view.scale))
         elif factor is not None:
@@ -233,12 +234,12 @@ def _tensor_of(make: Maker, view: _View) -> Node:
 
 def _repeated(node: Node, axis: int) -> Node | None:
     """Return the tensor of which a node repeats each item of an axis; None if it repeats none."""
-    if node.name != "reshape" or not node.is_call:
+    if not is_op(node, "reshape"):
         return None
     many = node.operands[0]
-    if many.name in ("broadcast_to", "dyn.broadcast_to") and many.is_call:
+    if is_op(many, "broadcast_to", "dyn.broadcast_to"):
         data = many.operands[0]
-    elif many.name in ("concatenate", "stack") and many.is_call:
+    elif is_op(many, "concatenate", "stack"):
         parts = many.operands[0].operands
         is_along = many.attrs.axis % len(many.type.dims) == axis + 1
         if not is_along or any(part is not parts[0] for part in parts):
@@ -247,7 +248,7 @@ def _repeated(node: Node, axis: int) -> Node | None:
     else:
         return None
     if len(data.type.dims) == len(many.type.dims):
-        if data.name not in ("reshape", "expand_dims") or not data.is_call:
+        if not is_op(data, "reshape", "expand_dims"):
             return None
         data = data.operands[0]
     dims, wide = data.type.dims, many.type.dims

@@ -23,7 +23,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ..ir.dim import is_same
-from ..ir.node import CALL, Node, scalar_of
+from ..ir.match import is_op, scalar_of
+from ..ir.node import CALL, Node
 from .maker import Maker, UnsupportedOp
 from .softmax_guards import filled_value
 
@@ -136,7 +137,7 @@ def is_inside(node: Node, user: Node, *names: str) -> bool:
 
 def factor_of(node: Node) -> tuple[Node, float] | None:
     """Read a node as a tensor times a number."""
-    if node.name not in ("multiply", "divide") or not node.is_call:
+    if not is_op(node, "multiply", "divide"):
         return None
     left, right = node.operands
     number = scalar_of(right)

@@ -22,6 +22,7 @@ oneDNN adds a bias in its accumulators, at no cost; after a residual it is one m
 from __future__ import annotations
 
 from ..ir.graph import Graph
+from ..ir.match import is_op
 from ..ir.node import INPUT, Node
 from ..ops.operands import BIAS_OPS
 from ..ops.rules import Rules
@@ -30,7 +31,7 @@ from ..ops.rules import Rules
 def move_bias_first(graph: Graph, rules: Rules) -> None:
     """Turn (root + residual) + bias into (root + bias) + residual."""
     for outer in reversed(graph.nodes):
-        if outer.name not in BIAS_OPS or not outer.is_call or rules.excludes(*BIAS_OPS):
+        if not is_op(outer, *BIAS_OPS) or rules.excludes(*BIAS_OPS):
             continue
         operands = _root_residual_bias(outer, rules)
         if operands is None:
@@ -47,7 +48,7 @@ def _root_residual_bias(outer: Node, rules: Rules) -> tuple[Node, Node, Node] | 
     inner, bias = outer.operands
     if inner.name != "add" and outer.name == "add":
         inner, bias = bias, inner
-    if inner.name != "add" or not inner.is_call or inner.users != [outer]:
+    if not is_op(inner, "add") or inner.users != [outer]:
         return None
     if not bias.is_constant and bias.kind != INPUT:
         return None

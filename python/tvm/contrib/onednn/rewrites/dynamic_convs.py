@@ -30,11 +30,12 @@ from typing import NamedTuple
 import numpy as np
 
 from ..ir.graph import Graph
-from ..ir.node import Node, scalar_of
+from ..ir.match import is_named, is_op, scalar_of, uncast
+from ..ir.node import Node
 from ..ir.op_view import Tensor
 from ..ops.quantize import DEQUANTIZE, QUANTIZE
 from ..ops.rules import Rules
-from .dynamic_quantization import DynamicData, is_op, read_data, scaled, uncast
+from .dynamic_quantization import DynamicData, read_data, scaled
 
 FAKE_QUANTIZE = "dnnl.dynamic_fake_quantize"
 SCALE = "dnnl.dynamic_quantize_scale"
@@ -64,7 +65,7 @@ def fuse_dynamic_convs(graph: Graph, rules: Rules) -> None:
     """Let convolutions of dynamically quantized data compute in float32."""
     fused: dict[tuple[str, Node, int], Node] = {}
     for node in graph.nodes:
-        if node.name not in _CONVS or not node.is_call or node.type.dtype != "float32":
+        if not is_op(node, *_CONVS) or node.type.dtype != "float32":
             continue
         data = read_data(node.operands[0], node)
         weight = _weight(node.operands[1])
@@ -81,7 +82,7 @@ def fuse_dynamic_convs(graph: Graph, rules: Rules) -> None:
 
 def _weight(node: Node) -> np.ndarray | None:
     """Return a weight in float32: a dequantize of constants with one scale and one zero point."""
-    if not is_op(node, DEQUANTIZE) or not all(operand.is_constant for operand in node.operands):
+    if not is_named(node, DEQUANTIZE) or not all(operand.is_constant for operand in node.operands):
         return None
     values, scale, zero = (operand.value for operand in node.operands)
     if zero.size != 1 or scalar_of(node.operands[1]) is None:
@@ -93,18 +94,18 @@ def _weight(node: Node) -> np.ndarray | None:
 def _bias(node: Node, data: DynamicData) -> _Bias | None:
     """Read the sum of a convolution with a bias that is rounded to multiples of a scale."""
     user, *others = node.users or [None]
-    if user is None or others or not is_op(user, "add"):
+    if user is None or others or not is_named(user, "add"):
         return None
     real = next((each for each in user.operands if each is not node), node)
     shape = real.type.shape
     integers = uncast(real)
-    if is_op(integers, "reshape"):
+    if is_named(integers, "reshape"):
         integers = uncast(integers.operands[0])
     floor = _unwrapped(integers)
-    if floor is None or not is_op(floor, "floor") or not is_op(floor.operands[0], "divide"):
+    if floor is None or not is_named(floor, "floor") or not is_named(floor.operands[0], "divide"):
         return None
     value, scale = floor.operands[0].operands
-    factors = scale.operands if is_op(scale, "multiply") else ()
+    factors = scale.operands if is_named(scale, "multiply") else ()
     own = [each for each in factors if each is data.scale]
     weight_scale = [scalar_of(each) for each in factors if each is not data.scale]
     final = scaled(user, data.scale)
@@ -115,14 +116,14 @@ def _bias(node: Node, data: DynamicData) -> _Bias | None:
 
 def _unwrapped(node: Node) -> Node | None:
     """Return what TVM's importer converts to int32, with large numbers wrapped and NaN zero."""
-    if not is_op(node, "where"):
+    if not is_named(node, "where"):
         return node
     is_large, less, wrapped = node.operands
-    if not is_op(is_large, "greater_equal") or is_large.operands[0] is not wrapped:
+    if not is_named(is_large, "greater_equal") or is_large.operands[0] is not wrapped:
         return None
-    if not is_op(less, "subtract") or less.operands[0] is not wrapped:
+    if not is_named(less, "subtract") or less.operands[0] is not wrapped:
         return None
-    if not is_op(wrapped, "floor_mod"):
+    if not is_named(wrapped, "floor_mod"):
         return None
     limits = [is_large.operands[1], less.operands[1], wrapped.operands[1]]
     if not all(each.is_constant and each.type.dtype == "int64" for each in limits):
@@ -130,17 +131,17 @@ def _unwrapped(node: Node) -> Node | None:
     if [int(each.value.reshape(-1)[0]) for each in limits] != [2**31, 2**32, 2**32]:
         return None
     finite = uncast(wrapped.operands[0])
-    if not is_op(finite, "where") or scalar_of(finite.operands[1]) != 0.0:
+    if not is_named(finite, "where") or scalar_of(finite.operands[1]) != 0.0:
         return None
     return finite.operands[2] if _is_not_finite(*finite.operands[::2]) else None
 
 
 def _is_not_finite(node: Node, value: Node) -> bool:
     """Whether a node is true where another is infinite or NaN, as isfinite is written."""
-    less = node.operands[0] if is_op(node, "where") else node
-    magnitude = less.operands[0] if is_op(less, "less") else less
+    less = node.operands[0] if is_named(node, "where") else node
+    magnitude = less.operands[0] if is_named(less, "less") else less
     constants = [*node.operands[1:], *less.operands[1:]]
-    if not is_op(magnitude, "abs") or magnitude.operands[0] is not value:
+    if not is_named(magnitude, "abs") or magnitude.operands[0] is not value:
         return False
     known = [each.value.reshape(-1).tolist() for each in constants if each.is_constant]
     return known == [[False], [True], [np.inf]]

@@ -30,7 +30,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ..ir.graph import Graph
-from ..ir.node import CALL, FIELD, TUPLE, Node, scalar_of
+from ..ir.match import is_named, is_op, scalar_of, uncast, untupled
+from ..ir.node import Node
 from ..ops.quantize import DEQUANTIZE, QUANTIZE, symmetric
 from ..ops.rules import Rules
 
@@ -95,10 +96,10 @@ def fuse_dynamic_quantization(graph: Graph, rules: Rules) -> None:
 
 def _read(node: Node) -> _Reading | None:
     """Read a matmul of a tensor that is quantized by its smallest and largest element."""
-    if node.name not in _MATMULS or not node.is_call or node.type.dtype != "float32":
+    if not is_op(node, *_MATMULS) or node.type.dtype != "float32":
         return None
     data = node.operands[0]
-    if is_op(data, "reshape"):
+    if is_named(data, "reshape"):
         # Relay's importer makes a batch of matrices of data of any rank.
         data = data.operands[0]
     is_transposed = node.name != "nn.dense" and node.attrs.transpose_a
@@ -107,7 +108,7 @@ def _read(node: Node) -> _Reading | None:
         return None
     real, scale = quantized.data, quantized.scale
     rows = node
-    if len(node.users) == 1 and is_op(node.users[0], "reshape") and node.scope == data.scope:
+    if len(node.users) == 1 and is_named(node.users[0], "reshape") and node.scope == data.scope:
         rows = node.users[0]
     if not quantized.is_in_steps:
         return _Reading(rows, real, np.float32(1.0))
@@ -137,12 +138,12 @@ class DynamicData(NamedTuple):
 
 def read_data(node: Node, reader: Node) -> DynamicData | None:
     """Read the dequantize of a tensor that is quantized by its smallest and largest element."""
-    if not is_op(node, DEQUANTIZE):
+    if not is_named(node, DEQUANTIZE):
         return None
-    bits, scale, zero = map(_untupled, node.operands)
-    if not is_op(bits, QUANTIZE) or bits.type.dtype != "uint8" or bits.scope != reader.scope:
+    bits, scale, zero = map(untupled, node.operands)
+    if not is_named(bits, QUANTIZE) or bits.type.dtype != "uint8" or bits.scope != reader.scope:
         return None
-    real, own_scale, own_zero = map(_untupled, bits.operands)
+    real, own_scale, own_zero = map(untupled, bits.operands)
     if uncast(zero) is not uncast(own_zero) or not _is_of_range(own_scale, own_zero, real):
         return None
     if scale is not own_scale and scalar_of(scale) != 1.0:
@@ -152,16 +153,16 @@ def read_data(node: Node, reader: Node) -> DynamicData | None:
 
 def scaled(node: Node, scale: Node) -> tuple[Node, np.ndarray] | None:
     """Return the product of a matmul with the scale of its data, and what else it multiplies by."""
-    if len(node.users) != 1 or not is_op(node.users[0], "multiply"):
+    if len(node.users) != 1 or not is_named(node.users[0], "multiply"):
         return None
     (product,) = node.users
-    (other,) = [_untupled(o) for o in product.operands if o is not node] or [node]
+    (other,) = [untupled(o) for o in product.operands if o is not node] or [node]
     if product.type.dims != node.type.dims or product.scope != node.scope:
         return None
     if other is scale:
         return product, np.float32(1.0)
-    factors = other.operands if is_op(other, "multiply") else []
-    factors = [operand for operand in factors if _untupled(operand) is not scale]
+    factors = other.operands if is_named(other, "multiply") else []
+    factors = [operand for operand in factors if untupled(operand) is not scale]
     if len(factors) != 1 or not factors[0].is_constant:
         return None
     shape, values = factors[0].type.shape, factors[0].value
@@ -174,10 +175,10 @@ def _weight_of(node: Node) -> _Weight | None:
     """Return the weight of a matmul; None if it is not constant, or there are several."""
     weight = node.operands[1]
     is_transposed = node.name == "nn.dense" or node.attrs.transpose_b
-    if is_op(weight, "transpose") and list(weight.attrs.axes or ()) in ([], [1, 0]):
+    if is_named(weight, "transpose") and list(weight.attrs.axes or ()) in ([], [1, 0]):
         weight, is_transposed = weight.operands[0], not is_transposed
     axis = len(weight.type.shape) - (2 if is_transposed else 1)
-    if is_op(weight, DEQUANTIZE) and all(operand.is_constant for operand in weight.operands):
+    if is_named(weight, DEQUANTIZE) and all(operand.is_constant for operand in weight.operands):
         source, (values, scale, zero) = weight.operands[0], (o.value for o in weight.operands)
         own = weight.attrs.axis % values.ndim
         if max(scale.size, zero.size) > 1 and axis != own:
@@ -230,39 +231,39 @@ def _weight_operands(graph: Graph, weight: _Weight, factors: np.ndarray) -> list
 def _is_of_range(scale: Node, zero: Node, data: Node) -> bool:
     """Whether a scale and a zero point are those of ONNX's DynamicQuantizeLinear of some data."""
     guarded = scale
-    if is_op(scale, "where") and len(scale.operands) == 3:
+    if is_named(scale, "where") and len(scale.operands) == 3:
         # A scale of zero becomes one.
         condition, one, guarded = scale.operands
-        is_guard = is_op(condition, "equal") and condition.operands[0] is guarded
+        is_guard = is_named(condition, "equal") and condition.operands[0] is guarded
         if not is_guard or scalar_of(condition.operands[1]) != 0.0 or scalar_of(one) != 1.0:
             return False
-    if not is_op(guarded, "divide") or scalar_of(guarded.operands[1]) != 255.0:
+    if not is_named(guarded, "divide") or scalar_of(guarded.operands[1]) != 255.0:
         return False
     difference = guarded.operands[0]
-    if not is_op(difference, "subtract"):
+    if not is_named(difference, "subtract"):
         return False
     high, low = difference.operands
     if not _is_bound(high, "maximum", "max", data) or not _is_bound(low, "minimum", "min", data):
         return False
     rounded = uncast(zero)
-    if not (is_op(rounded, "dnnl.round") or is_op(rounded, "round")):
+    if not is_named(rounded, "dnnl.round", "round"):
         return False
     clip = rounded.operands[0]
-    if not is_op(clip, "clip") or (clip.attrs.a_min, clip.attrs.a_max) != (0, 255):
+    if not is_named(clip, "clip") or (clip.attrs.a_min, clip.attrs.a_max) != (0, 255):
         return False
     shift = clip.operands[0]
-    if not is_op(shift, "subtract") or scalar_of(shift.operands[0]) != 0.0:
+    if not is_named(shift, "subtract") or scalar_of(shift.operands[0]) != 0.0:
         return False
     quotient = shift.operands[1]
     # Where the smallest element is positive, the clip makes of it what it makes of zero.
-    smallest = quotient.operands[0] if is_op(quotient, "divide") else None
+    smallest = quotient.operands[0] if is_named(quotient, "divide") else None
     is_low = smallest is low or (smallest is not None and _is_reduced(smallest, "min", data))
     return is_low and quotient.operands[1] is scale
 
 
 def _is_bound(node: Node, binary: str, reduction: str, data: Node) -> bool:
     """Whether a node is the largest, or smallest, of zero and all elements of some data."""
-    if not is_op(node, binary):
+    if not is_named(node, binary):
         return False
     reduced = [operand for operand in node.operands if scalar_of(operand) != 0.0]
     return len(reduced) == 1 and _is_reduced(reduced[0], reduction, data)
@@ -272,25 +273,6 @@ def _is_reduced(node: Node, reduction: str, data: Node) -> bool:
     """Whether a node is a reduction of all elements of some data, in one step or several."""
     is_scalar = math.prod(size or 0 for size in node.type.shape) == 1
     each = node
-    while is_op(each, reduction) and each is not data:
+    while is_named(each, reduction) and each is not data:
         each = each.operands[0]
     return is_scalar and each is data and node is not data
-
-
-def uncast(node: Node) -> Node:
-    """Return what casts of integers in 8 bits or 32 are of."""
-    node = _untupled(node)
-    while is_op(node, "cast"):
-        node = _untupled(node.operands[0])
-    return node
-
-
-def _untupled(node: Node) -> Node:
-    """Return the tensor that a field of a tuple of tensors is."""
-    is_field = node.kind == FIELD and node.operands[0].kind == TUPLE
-    return node.operands[0].operands[node.attrs.index] if is_field else node
-
-
-def is_op(node: Node, name: str) -> bool:
-    """Whether a node is an op, read as the table has it or not."""
-    return node.kind == CALL and node.name is not None and node.name.removeprefix("relax.") == name

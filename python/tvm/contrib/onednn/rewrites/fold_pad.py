@@ -25,6 +25,7 @@ from __future__ import annotations
 import math
 
 from ..ir.graph import Graph
+from ..ir.match import is_op
 from ..ir.node import Node
 from ..ir.op_view import OpView
 from ..ops.rules import Rules
@@ -45,7 +46,7 @@ def fold_pad(graph: Graph, rules: Rules) -> list[Node]:
         if not node.is_call or node.name not in names:
             continue
         pad, *others = node.operands
-        if pad.name != "nn.pad" or not pad.is_call or pad.scope != node.scope:
+        if not is_op(pad, "nn.pad") or pad.scope != node.scope:
             continue
         if rules.excludes(pad.name):
             continue

@@ -30,11 +30,11 @@ from __future__ import annotations
 import numpy as np
 
 from ..ir.graph import Graph
+from ..ir.match import is_field, is_op
 from ..ir.node import FIELD, Node
 from ..ir.numpy_types import along, rounded
-from ..ops.norm import batch_norm_affine
 from ..ops.rules import Rules
-from .scale_walk import Affine, ScaleWalk
+from .scale_walk import Affine, ScaleWalk, affine_of
 
 
 def fold_scale(graph: Graph, rules: Rules) -> list[Node]:
@@ -46,39 +46,47 @@ def fold_scale(graph: Graph, rules: Rules) -> list[Node]:
         What is folded: all but one addition, which is the bias.
     """
     names, folded = rules.with_field("scaled_weight"), []
-    for i, node in enumerate(graph.nodes):
-        if not node.is_call or node.name not in names:
+    for node in graph.nodes:
+        if not is_op(node, *names):
             continue
         weight = node.operands[1]
         if not weight.is_constant or weight.type.dtype != node.type.dtype:
             continue
         if rules.refusal(node) is None:
-            walk = _Walk(graph, rules, i, node)
-            folded += walk.fold()
+            folded += _fold(graph, rules, node)
     for node in graph.nodes:
-        affine = None if node in folded else _affine_of(node, rules)
+        affine = None if node in folded else affine_of(node, rules)
         if affine is not None and _is_better_written_out(node, rules):
             if _write_out(graph, rules, node, affine):
                 folded.append(node)
     return folded
 
 
-def _affine_of(node: Node, rules: Rules) -> Affine | None:
-    """Return what a node does if it is a batch_norm of constants."""
-    if node.name != "nn.batch_norm" or not node.is_call or rules.excludes(node.name):
-        return None
-    statistics = node.operands[1:]
-    if not all(operand.is_constant for operand in statistics):
-        return None
-    values = (operand.value.astype("float64") for operand in statistics)
-    return Affine(node.attrs.axis, *batch_norm_affine(node.attrs, *values))
+def _fold(graph: Graph, rules: Rules, root: Node) -> list[Node]:
+    """Fold the most ops that can be into a root; return what is gone."""
+    dtype, last = root.type.dtype, None
+    for each in ScaleWalk(root, rules).matches():
+        values = (value for value in (each.weight, each.bias) if value is not None)
+        constants = [rounded(value, dtype) for value in values]
+        if all(np.isfinite(value.astype("float64")).all() for value in constants):
+            last = each, constants
+    if last is None:
+        return []
+    each, (weight, *bias) = last
+    new = graph.with_operands(root, [root.operands[0], graph.constant(weight)], root.type)
+    if bias:
+        new = graph.call("add", [new, graph.constant(bias[0])], root, root.type)
+        if rules.refusal(new) is not None:
+            return []
+    graph.replace(each.ops[-1], new)
+    return each.gone
 
 
 def _is_better_written_out(node: Node, rules: Rules) -> bool:
     data = node.operands[0].type
     if rules.refusal(node) is not None:
         return True
-    if any(user.kind != FIELD or user.attrs.index != 0 for user in node.users):
+    if not all(is_field(user, 0) for user in node.users):
         return False
     return data.dtype == "float32" and node.attrs.axis % len(data.shape) == 1
 
@@ -98,30 +106,3 @@ def _write_out(graph: Graph, rules: Rules, node: Node, affine: Affine) -> bool:
         if user.kind == FIELD:
             graph.replace(user, [result, *statistics[2:]][user.attrs.index])
     return True
-
-
-class _Walk(ScaleWalk):
-    def batch_norm(self, i: int) -> Affine | None:
-        """Return what a node does if it is a batch_norm of constants."""
-        return _affine_of(self.graph.nodes[i], self.rules)
-
-    def fold(self) -> list[Node]:
-        """Fold the most ops that can be; return what is gone."""
-        root, last = self.graph.nodes[self.ops[0]], None
-        dtype = root.type.dtype
-        for each in self.matches():
-            values = (value for value in (each.weight, each.bias) if value is not None)
-            constants = [rounded(value, dtype) for value in values]
-            if all(np.isfinite(value.astype("float64")).all() for value in constants):
-                last = each, constants
-        if last is None:
-            return []
-        each, (weight, *bias) = last
-        new = [root.operands[0], self.graph.constant(weight)]
-        new = self.graph.with_operands(root, new, root.type)
-        if bias:
-            new = self.graph.call("add", [new, self.graph.constant(bias[0])], root, root.type)
-            if self.rules.refusal(new) is not None:
-                return []
-        self.graph.replace(self.graph.nodes[each.ops[-1]], new)
-        return [self.graph.nodes[i] for i in each.gone]

@@ -28,7 +28,8 @@ import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ..ir.numbered import Graph
+from ..ir.match import has_name, orders, scalar_of
+from ..ir.node import Node
 from ..ir.op_view import Tensor
 
 # Two or three constants, each rounded, and their product: the largest relative error.
@@ -36,6 +37,9 @@ ROUNDING = {"float32": 5 * 2.0**-24, "float16": 3 * 2.0**-11, "bfloat16": 3 * 2.
 
 # No formula is nested deeper than this.
 MAX_DEPTH = 8
+
+# The ops of polynomials.
+_ARITHMETIC = ("add", "subtract", "multiply", "divide", "negative", "power")
 
 SQRT_2_OVER_PI = math.sqrt(2 / math.pi)
 
@@ -47,38 +51,36 @@ class Formula(NamedTuple):
     ----------
     name : str
         The op, such as "dnnl.swish".
-    data : int
-        Its operand, by its number in the graph.
+    data : Node
+        Its operand.
     attrs : dict[str, float]
         The parameters of the op, as oneDNN names them.
     """
 
     name: str
-    data: int
+    data: Node
     attrs: dict[str, float] = {}
 
 
 class FormulaReader:
-    """Finds out which formula a call of a graph computes.
+    """Finds out which formulas a call computes.
 
     Parameters
     ----------
-    graph : Graph
-        The typed function.
+    root : Node
+        The call, the last of the formula.
     """
 
-    def __init__(self, graph: Graph):
-        self.graph = graph
-        self._rounding = ROUNDING["float32"]
+    def __init__(self, root: Node):
+        self._root = root
+        dtype = root.type.dtype if isinstance(root.type, Tensor) else None
+        self._rounding = ROUNDING.get(dtype, ROUNDING["float32"])
 
-    def formulas(self, root: int) -> Iterator[Formula]:
-        """Yield the formulas that the call `root` may be read as, the best first."""
-        result = self.graph.result(root)
-        if not isinstance(result, Tensor):
-            return
-        self._rounding = ROUNDING.get(result.dtype, ROUNDING["float32"])
-        for rule in ROOTS[self.graph.ops[root]]:
-            yield from rule(self, root)
+    def formulas(self) -> Iterator[Formula]:
+        """Yield the formulas that the call may be read as, the best first."""
+        if isinstance(self._root.type, Tensor):
+            for rule in ROOTS[self._root.name]:
+                yield from rule(self, self._root)
 
     def _close(self, value: float, wanted: float) -> bool:
         """Whether two constants are equal but for their rounding."""
@@ -86,32 +88,27 @@ class FormulaReader:
 
     # Reading the graph.
 
-    def _is(self, i: int, name: str, data: int) -> bool:
-        """Whether `i` is the op `name` of `data`."""
-        return self.graph.ops[i] == name and self.graph.operands[i] == [data]
-
-    def _clip(self, i: int) -> tuple[int, float, float] | None:
+    def _clip(self, node: Node) -> tuple[Node, float, float] | None:
         """Read a clip as (operand, lower bound, upper bound)."""
-        if self.graph.ops[i] != "clip":
+        if not has_name(node, "clip"):
             return None
-        attrs = self.graph.views[i].attrs
-        return self.graph.operands[i][0], attrs.a_min, attrs.a_max
+        return node.operands[0], node.attrs.a_min, node.attrs.a_max
 
-    def _peel(self, i: int) -> Iterator[tuple[float, float, int]]:
-        """Yield (a, b, x) with i = a * x + b for constants a and b, the outermost x first."""
+    def _peel(self, node: Node) -> Iterator[tuple[float, float, Node]]:
+        """Yield (a, b, x) with node = a * x + b for constants a and b, the outermost x first."""
         a, b = 1.0, 0.0
         for _ in range(MAX_DEPTH):
-            yield a, b, i
-            op, args = self.graph.ops[i], self.graph.operands[i]
-            if op == "negative":
-                a, i = -a, args[0]
+            yield a, b, node
+            op, args = node.name, node.operands
+            if has_name(node, "negative"):
+                a, node = -a, args[0]
                 continue
-            if op not in ("add", "subtract", "multiply", "divide"):
+            if not has_name(node, "add", "subtract", "multiply", "divide"):
                 return
-            left, right = (self.graph.scalar(arg) for arg in args)
+            left, right = (scalar_of(arg) for arg in args)
             if (left is None) == (right is None) or (op == "divide" and right in (None, 0.0)):
                 return
-            constant, i = (left, args[1]) if right is None else (right, args[0])
+            constant, node = (left, args[1]) if right is None else (right, args[0])
             if op == "multiply":
                 a *= constant
             elif op == "divide":
@@ -123,54 +120,50 @@ class FormulaReader:
             else:
                 b -= a * constant
 
-    def _polynomial(self, i: int, x: int, depth: int = MAX_DEPTH) -> dict[int, float] | None:
-        """Read `i` as a polynomial in `x`: the coefficients that are not zero, by power."""
-        if i == x:
+    def _polynomial(self, node: Node, x: Node, depth: int = MAX_DEPTH) -> dict[int, float] | None:
+        """Read a node as a polynomial in `x`: the coefficients that are not zero, by power."""
+        if node is x:
             return {1: 1.0}
-        constant = self.graph.scalar(i)
+        constant = scalar_of(node)
         if constant is not None:
             return {0: constant} if constant else {}
-        op = self.graph.ops[i]
-        if depth == 0 or op not in ("add", "subtract", "multiply", "divide", "negative", "power"):
+        if depth == 0 or not has_name(node, *_ARITHMETIC):
             return None
         parts = []
-        for arg in self.graph.operands[i]:
+        for arg in node.operands:
             parts.append(self._polynomial(arg, x, depth - 1))
             if parts[-1] is None:
                 return None
-        return _combine(op, *parts)
+        return _combine(node.name, *parts)
 
-    def _proportional(self, i: int, x: int) -> float | None:
-        """Return a if i = a * x for a constant a other than zero."""
-        terms = self._polynomial(i, x)
+    def _proportional(self, node: Node, x: Node) -> float | None:
+        """Return a if node = a * x for a constant a other than zero."""
+        terms = self._polynomial(node, x)
         return terms[1] if terms is not None and list(terms) == [1] else None
 
     # The rules: each yields the formulas that a call computes.
 
-    def _product(self, root: int) -> Iterator[Formula]:
+    def _product(self, root: Node) -> Iterator[Formula]:
         """Read a * x * f(x)."""
         for a, b, product in self._peel(root):
             if b:
                 return
-            if self.graph.ops[product] != "multiply":
-                continue
-            left, right = self.graph.operands[product]
-            for data, factor in ((left, right), (right, left)):
+            for data, factor in orders(product, "multiply"):
                 for c, d, x in self._peel(data):
                     if d:
                         break
                     yield from self._gated(a * c, x, factor)
 
-    def _gated(self, scale: float, x: int, factor: int) -> Iterator[Formula]:
+    def _gated(self, scale: float, x: Node, factor: Node) -> Iterator[Formula]:
         """Read scale * x * factor, where the factor is a function of x."""
         for a, b, inner in self._peel(factor):
-            op, a, b = self.graph.ops[inner], a * scale, b * scale
+            op, a, b = inner.name, a * scale, b * scale
             if op == "erf" and self._close(a, 0.5) and self._close(b, 0.5):
-                slope = self._proportional(self.graph.operands[inner][0], x)
+                slope = self._proportional(inner.operands[0], x)
                 if slope is not None and self._close(slope, math.sqrt(0.5)):
                     yield Formula("dnnl.gelu_erf", x)
             elif op == "tanh" and self._close(a, 0.5) and self._close(b, 0.5):
-                terms = self._polynomial(self.graph.operands[inner][0], x)
+                terms = self._polynomial(inner.operands[0], x)
                 if (
                     terms is not None
                     and sorted(terms) == [1, 3]
@@ -179,10 +172,10 @@ class FormulaReader:
                 ):
                     yield Formula("dnnl.gelu_tanh", x)
             elif op == "tanh" and self._close(a, 1.0) and not b:
-                if self._is_softplus(self.graph.operands[inner][0], x):
+                if self._is_softplus(inner.operands[0], x):
                     yield Formula("dnnl.mish", x)
             elif op == "sigmoid" and self._close(a, 1.0) and not b:
-                slope = self._proportional(self.graph.operands[inner][0], x)
+                slope = self._proportional(inner.operands[0], x)
                 if slope is not None:
                     yield Formula("dnnl.swish", x, {"alpha": slope})
             elif op == "clip" and not b:
@@ -194,29 +187,27 @@ class FormulaReader:
                     alpha, beta = a * terms[1], a * terms.get(0, 0.0)
                     yield Formula("dnnl.hard_swish", x, {"alpha": alpha, "beta": beta})
 
-    def _is_softplus(self, i: int, x: int) -> bool:
-        """Whether `i` is log(1 + exp(x))."""
-        if self.graph.ops[i] != "log":
+    def _is_softplus(self, node: Node, x: Node) -> bool:
+        """Whether a node is log(1 + exp(x))."""
+        if not has_name(node, "log"):
             return False
         return any(
-            self._close(a, 1.0) and self._close(b, 1.0) and self._is(inner, "exp", x)
-            for a, b, inner in self._peel(self.graph.operands[i][0])
+            self._close(a, 1.0) and self._close(b, 1.0) and _is_exp(inner, x)
+            for a, b, inner in self._peel(node.operands[0])
         )
 
-    def _softplus(self, root: int) -> Iterator[Formula]:
+    def _softplus(self, root: Node) -> Iterator[Formula]:
         """Read log(1 + exp(x))."""
-        for _, _, inner in self._peel(self.graph.operands[root][0]):
-            if self.graph.ops[inner] == "exp" and self._is_softplus(
-                root, self.graph.operands[inner][0]
-            ):
-                yield Formula("dnnl.softplus", self.graph.operands[inner][0])
+        for _, _, inner in self._peel(root.operands[0]):
+            if has_name(inner, "exp") and self._is_softplus(root, inner.operands[0]):
+                yield Formula("dnnl.softplus", inner.operands[0])
 
-    def _hard_sigmoid(self, root: int) -> Iterator[Formula]:
+    def _hard_sigmoid(self, root: Node) -> Iterator[Formula]:
         """Read clip(a * x + b, 0, 1), or the same with another upper bound, divided by it."""
         for scale, shift, inner in self._peel(root):
             if shift:
                 return
-            if self.graph.ops[inner] != "clip":
+            if not has_name(inner, "clip"):
                 continue
             bounded, low, high = self._clip(inner)
             if low != 0.0 or not self._close(scale * high, 1.0):
@@ -225,58 +216,57 @@ class FormulaReader:
             formulas = [
                 Formula("dnnl.hard_sigmoid", x, {"alpha": scale * a, "beta": scale * b})
                 for a, b, x in self._peel(bounded)
-                if b and self.graph.scalar(x) is None
+                if b and scalar_of(x) is None
             ]
             yield from reversed(formulas)
 
-    def _quotient(self, root: int) -> Iterator[Formula]:
+    def _quotient(self, root: Node) -> Iterator[Formula]:
         """Read x / (1 + exp(-a * x)), 1 / sqrt(x) and a / x."""
-        data, divisor = self.graph.operands[root]
-        constant = self.graph.scalar(data)
+        data, divisor = root.operands
+        constant = scalar_of(data)
         if constant is None:
             for a, b, inner in self._peel(divisor):
-                if self._close(a, 1.0) and self._close(b, 1.0) and self.graph.ops[inner] == "exp":
-                    slope = self._proportional(self.graph.operands[inner][0], data)
+                if self._close(a, 1.0) and self._close(b, 1.0) and has_name(inner, "exp"):
+                    slope = self._proportional(inner.operands[0], data)
                     if slope is not None:
                         yield Formula("dnnl.swish", data, {"alpha": -slope})
-        elif self.graph.scalar(divisor) is None:
-            if constant == 1.0 and self.graph.ops[divisor] == "sqrt":
-                yield Formula("dnnl.rsqrt", self.graph.operands[divisor][0])
+        elif scalar_of(divisor) is None:
+            if constant == 1.0 and has_name(divisor, "sqrt"):
+                yield Formula("dnnl.rsqrt", divisor.operands[0])
             yield Formula("dnnl.pow", divisor, {"alpha": constant, "beta": -1.0})
 
-    def _difference(self, root: int) -> Iterator[Formula]:
+    def _difference(self, root: Node) -> Iterator[Formula]:
         """Read b - x."""
-        constant, data = (
-            self.graph.scalar(self.graph.operands[root][0]),
-            self.graph.operands[root][1],
-        )
-        if constant is not None and self.graph.scalar(data) is None:
+        constant, data = scalar_of(root.operands[0]), root.operands[1]
+        if constant is not None and scalar_of(data) is None:
             yield Formula("dnnl.linear", data, {"alpha": -1.0, "beta": constant})
 
-    def _power(self, root: int) -> Iterator[Formula]:
+    def _power(self, root: Node) -> Iterator[Formula]:
         """Read x to the power of a constant."""
-        data, constant = self.graph.operands[root][0], self.graph.scalar(
-            self.graph.operands[root][1]
-        )
-        if constant is not None and self.graph.scalar(data) is None:
+        data, constant = root.operands[0], scalar_of(root.operands[1])
+        if constant is not None and scalar_of(data) is None:
             yield Formula("dnnl.pow", data, {"alpha": 1.0, "beta": constant})
 
-    def _elu(self, root: int) -> Iterator[Formula]:
+    def _elu(self, root: Node) -> Iterator[Formula]:
         """Read relu(x) - a * relu(1 - exp(x))."""
-        left, right = self.graph.operands[root]
-        sign = -1.0 if self.graph.ops[root] == "subtract" else 1.0
+        left, right = root.operands
+        sign = -1.0 if has_name(root, "subtract") else 1.0
         for positive, negative in ((left, right), (right, left))[: 1 if sign < 0 else 2]:
-            if self.graph.ops[positive] != "nn.relu":
+            if not has_name(positive, "nn.relu"):
                 continue
-            x = self.graph.operands[positive][0]
+            x = positive.operands[0]
             for a, b, inner in self._peel(negative):
-                if b or self.graph.ops[inner] != "nn.relu":
+                if b or not has_name(inner, "nn.relu"):
                     continue
                 if any(
-                    self._close(c, -1.0) and self._close(d, 1.0) and self._is(e, "exp", x)
-                    for c, d, e in self._peel(self.graph.operands[inner][0])
+                    self._close(c, -1.0) and self._close(d, 1.0) and _is_exp(e, x)
+                    for c, d, e in self._peel(inner.operands[0])
                 ):
                     yield Formula("dnnl.elu", x, {"alpha": -sign * a})
+
+
+def _is_exp(node: Node, x: Node) -> bool:
+    return has_name(node, "exp") and node.operands == [x]
 
 
 # By op: what a formula may be that ends in it.

@@ -24,6 +24,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..ir.graph import Graph
+from ..ir.match import closed_group, is_op
 from ..ir.node import Node
 from ..ops.rules import Rules
 from .formulas import ROOTS, FormulaReader
@@ -44,16 +45,14 @@ class _Reading(NamedTuple):
 
 def fuse_formulas(graph: Graph, rules: Rules) -> None:
     """Let one op take the place of each formula that oneDNN has an op for."""
-    fused: set[int] = set()
+    fused: set[Node] = set()
     # The last op comes first: a formula may be part of a larger one.
-    for i in reversed(range(len(graph.nodes))):
-        node = graph.nodes[i]
-        for name, operands, attrs in _readings(graph, i):
-            inputs = [operand.index for operand in operands if operand.is_live]
-            group = graph.closed_group(i, inputs, _MOST_OPS)
-            if i in fused or group is None or not fused.isdisjoint(group):
+    for node in reversed(graph.nodes):
+        for name, operands, attrs in _readings(graph, node):
+            group = closed_group(node, operands, _MOST_OPS)
+            if node in fused or group is None or not fused.isdisjoint(group):
                 continue
-            names = [graph.nodes[k].name for k in group if graph.nodes[k].name]
+            names = [each.name for each in group if each.name]
             if rules.excludes(name, *names):
                 continue
             new = graph.call(name, operands, node, **attrs)
@@ -74,15 +73,14 @@ def _may_be_same(new: Node, old: Node) -> bool:
     return is_same and new.type.dtype == old.type.dtype
 
 
-def _readings(graph: Graph, i: int) -> Iterator[_Reading]:
+def _readings(graph: Graph, node: Node) -> Iterator[_Reading]:
     """Yield the ops that what ends in a node may be read as, the best first."""
-    node = graph.nodes[i]
     if node.name == "cast" and node.scope == node.operands[0].scope:
         yield from _between_casts(graph, node)
-    if node.name == "nn.matmul" and node.is_call:
+    if is_op(node, "nn.matmul"):
         yield from _dense(node)
     for reader, name in _NORMS.items():
-        norm = reader(graph).read(i) if node.name in reader.roots else None
+        norm = reader().read(node) if node.name in reader.roots else None
         operands = norm and _of_vectors(graph, norm, reader.axis)
         if operands:
             switches = {"center": norm.beta is not None, "scale": norm.gamma is not None}
@@ -90,20 +88,20 @@ def _readings(graph: Graph, i: int) -> Iterator[_Reading]:
                 name, operands, {"axis": reader.axis, "epsilon": norm.epsilon, **switches}
             )
     if node.name in RMSNormReader.roots:
-        norm = RMSNormReader(graph).read(i)
+        norm = RMSNormReader().read(node)
         operands = norm and _of_vectors(graph, norm, -1)
         if operands:
             operands = operands[: 1 if norm.gamma is None else 2]
             yield _Reading("dnnl.rms_norm", operands, {"epsilon": norm.epsilon})
     if node.name in ROOTS:
-        for formula in FormulaReader(graph).formulas(i):
-            yield _Reading(formula.name, [graph.nodes[formula.data]], dict(formula.attrs))
+        for formula in FormulaReader(node).formulas():
+            yield _Reading(formula.name, [formula.data], dict(formula.attrs))
 
 
 def _dense(node: Node) -> Iterator[_Reading]:
     """Yield a matmul by a matrix that is transposed as a dense, which has it so."""
     data, weight = node.operands
-    if weight.name == "transpose" and weight.is_call and list(weight.attrs.axes) == [1, 0]:
+    if is_op(weight, "transpose") and list(weight.attrs.axes) == [1, 0]:
         attrs = {key: each for key, each in vars(node.attrs).items() if key == "out_dtype"}
         yield _Reading("nn.dense", [data, *weight.operands], attrs)
 
@@ -113,14 +111,13 @@ def _of_vectors(graph: Graph, norm: Normalization, axis: int) -> list[Node] | No
 
     Those that it lacks are constants that change nothing.
     """
-    data = graph.nodes[norm.data]
+    data = norm.data
     operands = [data]
-    for i, neutral in ((norm.gamma, 1.0), (norm.beta, 0.0)):
-        if i is None:
+    for vector, neutral in ((norm.gamma, 1.0), (norm.beta, 0.0)):
+        if vector is None:
             values = np.full(data.type.shape[axis], neutral)
             operands.append(graph.constant(values, data.type.dtype))
             continue
-        vector = graph.nodes[i]
         if len(vector.type.shape) != 1:
             if not vector.is_constant:
                 return None
@@ -132,6 +129,6 @@ def _of_vectors(graph: Graph, norm: Normalization, axis: int) -> list[Node] | No
 def _between_casts(graph: Graph, node: Node) -> Iterator[_Reading]:
     """Yield the formulas that are computed in float32 of operands of the type of the result."""
     dtype = node.type.dtype
-    for reading in _readings(graph, node.operands[0].index):
+    for reading in _readings(graph, node.operands[0]):
         if all(o.name == "cast" and o.args[0].dtype == dtype for o in reading.operands):
             yield reading._replace(operands=[o.operands[0] for o in reading.operands])

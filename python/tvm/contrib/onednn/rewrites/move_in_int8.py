@@ -31,6 +31,7 @@ from collections.abc import Callable
 import numpy as np
 
 from ..ir.graph import Graph
+from ..ir.match import is_op
 from ..ir.node import CALL, FIELD, TUPLE, Node, constant
 from ..ir.numpy_types import along
 from ..ir.op_view import Tensor
@@ -69,10 +70,19 @@ _MOST_COMPARED = 1 << 13
 
 def fold_dequantized(graph: Graph, rules: Rules) -> None:
     """Compute the dequantize of constants, but for weights that are multiplied by in 8 bits."""
-    for i, node in enumerate(graph.nodes):
-        if node.name == DEQUANTIZE and node.is_call and all(o.is_constant for o in node.operands):
-            if not all(reads_weight(graph, rules, i, user) for user in graph.users[i]):
-                graph.replace(node, dequantized_constant(node))
+    constants = [
+        node
+        for node in graph.nodes
+        if is_op(node, DEQUANTIZE) and all(operand.is_constant for operand in node.operands)
+    ]
+    # What an op reads in 8 bits also depends on its other operand.
+    folded = [
+        node
+        for node in constants
+        if not all(reads_weight(node, user, rules) for user in node.users)
+    ]
+    for node in folded:
+        graph.replace(node, dequantized_constant(node))
 
 
 def dequantized_constant(node: Node) -> Node:
@@ -83,8 +93,8 @@ def dequantized_constant(node: Node) -> Node:
 
 def move_relu_first(graph: Graph, rules: Rules) -> None:
     """Write a relu of what is rounded as rounding a relu, where its reader has 8 bits to read."""
-    for i, node in enumerate(graph.nodes):
-        if node.name == "nn.relu" and node.is_call and goes_before_rounding(graph, rules, i):
+    for node in graph.nodes:
+        if is_op(node, "nn.relu") and goes_before_rounding(node, rules):
             (real,) = node.operands
             bits, *parameters_ = real.operands
             relu = graph.with_operands(node, [bits.operands[0]])
@@ -127,7 +137,7 @@ class _Mover:
     def _behind(self, node: Node) -> Node | None:
         """Move the dequantize of the operand after an op."""
         source = node.operands[0]
-        if len(node.operands) != 1 or not _is_dequantize(source):
+        if len(node.operands) != 1 or not is_op(source, DEQUANTIZE):
             return None
         bits, scale, zero_point = source.operands
         axis = source.attrs.axis
@@ -154,7 +164,7 @@ class _Mover:
         bits, scale, zero_point = node.operands
         if not node.is_call or not (scale.is_constant and zero_point.is_constant):
             return None
-        if bits.name == "nn.pad" and bits.is_call:
+        if is_op(bits, "nn.pad"):
             return self._padded(node, bits)
         if not bits.is_constant or bits.type.dtype not in EIGHT_BITS:
             return None
@@ -191,7 +201,7 @@ class _Mover:
         if known is None or self._rules.excludes(QUANTIZE):
             return None
         source = node.operands[0]
-        if source.name == "concatenate" and source.is_call and source.users == [node]:
+        if is_op(source, "concatenate") and source.users == [node]:
             if source.operands[0].kind == TUPLE:
                 fields = [self._in_8_bits(field, node) for field in source.operands[0].operands]
                 fields = self._graph.tuple(fields, node)
@@ -203,7 +213,7 @@ class _Mover:
 
     def _in_8_bits(self, real: Node, quantize: Node) -> Node:
         """Return what a quantize makes of something, without it if that is already there."""
-        if _is_dequantize(real) and _parameters(real) == _parameters(quantize):
+        if is_op(real, DEQUANTIZE) and _parameters(real) == _parameters(quantize):
             if real.operands[0].type.dtype == quantize.type.dtype:
                 return real.operands[0]
         type_ = Tensor(real.type.dims, quantize.type.dtype)
@@ -229,7 +239,7 @@ class _Mover:
         if not node.is_call or fields.kind != TUPLE or self._rules.excludes(node.name):
             return None
         sources = fields.operands
-        if not all(map(_is_dequantize, sources)):
+        if not all(is_op(source, DEQUANTIZE) for source in sources):
             return None
         known = {(_parameters(source), source.operands[0].type.dtype) for source in sources}
         if len(known) > 1 or _parameters(sources[0]) is None:
@@ -246,10 +256,6 @@ class _Mover:
         "clip": _clipped,
         "concatenate": _concatenated,
     }
-
-
-def _is_dequantize(node: Node) -> bool:
-    return node.name == DEQUANTIZE and node.is_call
 
 
 def _parameters(node: Node) -> tuple[float, int] | None:

@@ -30,6 +30,7 @@ import ml_dtypes
 import numpy as np
 
 from ..ir.graph import Graph
+from ..ir.match import is_op
 from ..ir.node import Node
 from ..ops.recurrent import GATES
 from ..ops.rules import Rules
@@ -63,7 +64,7 @@ def layers_in_float32(graph: Graph, rules: Rules) -> Counter:
 
 def _is_wide(node: Node) -> bool:
     """Whether a node is a layer of float32 with constant weights of float32."""
-    if node.name not in GATES or not node.is_call or node.type[0].dtype != "float32":
+    if not is_op(node, *GATES) or node.type[0].dtype != "float32":
         return False
     weights = node.operands[1:3]
     return all(each.is_constant and each.type.dtype == "float32" for each in weights)

@@ -30,7 +30,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..ir.numbered import Graph
+from ..ir.match import is_op, only_user
+from ..ir.node import Node
 from ..ir.op_view import OpView
 from ..ops.int8 import is_dequantized
 from ..ops.operands import BIAS_OPS
@@ -40,39 +41,39 @@ from ..ops.tensors import EIGHT_BITS, ints
 
 
 class OffsetConv(NamedTuple):
-    """A convolution in 8 bits whose weight needs a zero point, by numbers.
+    """A convolution in 8 bits whose weight needs a zero point.
 
     Parameters
     ----------
-    conv, data, weight : int
+    conv, data, weight : Node
         The convolution and its operands; the weight is a dequantize of constants.
-    bias : tuple[int, int] | None
+    bias : tuple[Node, Node] | None
         For one that becomes the sum of two: the op that adds a constant bias to it, and the bias.
     is_matmul : bool
         Whether it multiplies each spatial position by a matrix, in channels-last.
     """
 
-    conv: int
-    data: int
-    weight: int
-    bias: tuple[int, int] | None
+    conv: Node
+    data: Node
+    weight: Node
+    bias: tuple[Node, Node] | None
     is_matmul: bool
 
 
-def offset_convs(graph: Graph, rules: Rules, calls: Iterable[int]) -> Iterator[OffsetConv]:
+def offset_convs(calls: Iterable[Node], rules: Rules) -> Iterator[OffsetConv]:
     """Yield such convolutions among some calls of ops with a weight."""
-    for i in calls:
-        data, weight = graph.operands[i]
-        if not hasattr(graph.views[i].attrs, "kernel_layout"):
+    for conv in calls:
+        data, weight = conv.operands
+        if not hasattr(conv.attrs, "kernel_layout"):
             continue
-        if graph.ops[weight] != DEQUANTIZE or not _needs_zero_point(graph.views[weight]):
+        if not is_op(weight, DEQUANTIZE) or not _needs_zero_point(weight):
             continue
-        if not is_dequantized(graph, rules, data, i):
+        if not is_dequantized(data, conv, rules):
             continue
-        if _is_matmul(graph.views[i]):
-            yield OffsetConv(i, data, weight, None, True)
-        elif int(graph.views[i].attrs.groups) == 1:
-            yield OffsetConv(i, data, weight, _bias(graph, rules, i), False)
+        if _is_matmul(conv):
+            yield OffsetConv(conv, data, weight, None, True)
+        elif conv.attrs.groups == 1:
+            yield OffsetConv(conv, data, weight, _bias(conv, rules), False)
 
 
 def names_with_weight(rules: Rules) -> list[str]:
@@ -108,17 +109,15 @@ def _needs_zero_point(weight: OpView) -> bool:
     return symmetric(data.value, weight.args[2].value.reshape(())) is None
 
 
-def _bias(graph: Graph, rules: Rules, conv: int) -> tuple[int, int] | None:
-    """Return the op that adds a bias to a convolution and the bias, by number."""
-    users = graph.users[conv]
-    if len(users) != 1 or graph.ops[users[0]] not in BIAS_OPS:
+def _bias(conv: Node, rules: Rules) -> tuple[Node, Node] | None:
+    """Return the op that adds a bias to a convolution, and the bias."""
+    user = only_user(conv)
+    if user is None or not is_op(user, *BIAS_OPS):
         return None
-    first, bias = graph.operands[users[0]]
-    value = graph.views[users[0]].args[1]
-    if first != conv or not value.is_constant:
+    first, bias = user.operands
+    if first is not conv or not bias.is_constant:
         return None
-    is_bias = rules.is_per_channel(graph.views[conv], graph.views[users[0]], value.shape)
-    return (users[0], bias) if is_bias else None
+    return (user, bias) if rules.is_per_channel(conv, user, bias.type.shape) else None
 
 
 def matrix_of(conv: OpView, weight: OpView) -> np.ndarray:

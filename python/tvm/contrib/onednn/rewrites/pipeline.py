@@ -191,7 +191,7 @@ class _Run:
     @property
     def is_quantized(self) -> bool:
         """Whether there is something that oneDNN may read in 8 bits."""
-        return DEQUANTIZE in self._graph.ops
+        return any(node.name == DEQUANTIZE for node in self._graph.nodes)
 
     def count_in_float32(self) -> None:
         """Count, for the report, the ops with 8-bit operands that run in float32."""

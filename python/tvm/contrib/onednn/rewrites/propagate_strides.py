@@ -33,14 +33,14 @@ def propagate_strides(graph: Graph, rules: Rules) -> None:
     strides, parts = positions.strides(), positions.subsamples()
     # Those that compute less than before, which all of their users know.
     smaller: dict[Node, Node] = {}
-    for i, node in enumerate(graph.nodes):
+    for node in graph.nodes:
         operands = [smaller.get(operand, operand) for operand in node.operands]
-        if i in parts:
-            read = zip(operands, parts[i])
+        if node in parts:
+            read = zip(operands, parts[node])
             operands = [o if part is None else _subsampled(graph, o, part) for o, part in read]
-        type_ = None if i in positions.steps else node.type
-        if i in strides:
-            attrs = {**vars(node.attrs), "strides": strides[i]}
+        type_ = None if node in positions.steps else node.type
+        if node in strides:
+            attrs = {**vars(node.attrs), "strides": strides[node]}
             new = graph.call(node.name, operands, node, type_, **attrs)
         elif operands == node.operands:
             continue
@@ -48,7 +48,7 @@ def propagate_strides(graph: Graph, rules: Rules) -> None:
             new = graph.field_of(operands[0], node.attrs.index)
         else:
             new = graph.with_operands(node, operands, type_)
-        if i in positions.steps:
+        if node in positions.steps:
             smaller[node] = new
         else:
             graph.replace(node, new)

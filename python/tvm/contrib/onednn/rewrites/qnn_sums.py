@@ -21,6 +21,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..ir.graph import Graph
+from ..ir.match import is_op
 from ..ir.node import Node
 from ..ir.numpy_types import along
 from ..ir.op_view import OpView
@@ -59,7 +60,7 @@ def read_sum(graph: Graph, node: Node, scale: np.ndarray, axis: int = -1) -> lis
         What computes the same in float32, and the tensors that it reads.
     """
     rank, steps = len(node.type.dims), []
-    while node.name in (*BIAS_OPS, "nn.relu") and node.is_call:
+    while is_op(node, *BIAS_OPS, "nn.relu"):
         step = node
         # The constant may be first.
         node, *bias = sorted(step.operands, key=lambda operand: operand.is_constant)

@@ -23,12 +23,14 @@ number that is still computed is computed as before.
 
 from __future__ import annotations
 
-import functools
 import math
 from functools import cached_property
 from typing import NamedTuple, Optional
 
-from ..ir.numbered import Graph
+from ..ir.dim import is_same
+from ..ir.graph import Graph
+from ..ir.match import is_field, is_op
+from ..ir.node import FIELD, Node
 from ..ir.op_view import OpView
 from ..ops.quantize import DEQUANTIZE, QUANTIZE, is_per_tensor
 from ..ops.rules import Rules
@@ -109,19 +111,18 @@ class ReadPositions:
 
     def __init__(self, graph: Graph, rules: Rules):
         self.graph, self.rules = graph, rules
-        self._shape = functools.cache(lambda i: graph.result(i).shape)
-        self.convs: dict[int, _Conv] = {}
-        self.eltwise: set[int] = set()
+        self.convs: dict[Node, _Conv] = {}
+        self.eltwise: set[Node] = set()
         # The first result of a batch_norm, and the batch_norm where that is all that is used.
-        self.norms: set[int] = set()
+        self.norms: set[Node] = set()
         # Few models have one, and to ask the rules about each call takes long.
-        if any(map(self._may_skip_positions, graph.views)):
-            for i in range(len(graph.operands)):
-                self._classify(i)
+        if any(map(self._may_skip_positions, graph.nodes)):
+            for node in graph.nodes:
+                self._classify(node)
 
-    def _may_skip_positions(self, call: OpView | None) -> bool:
-        """Whether a call is a convolution with strides whose window is one position."""
-        spec = None if call is None else self.rules.ops.get(call.name)
+    def _may_skip_positions(self, call: Node) -> bool:
+        """Whether a node is a convolution with strides whose window is one position."""
+        spec = self.rules.ops.get(call.name) if call.is_call else None
         if spec is None or not spec.skips_positions:
             return False
         strides = ints(call.attrs.strides)
@@ -130,103 +131,95 @@ class ReadPositions:
         window = zip(call.attrs.kernel_layout, getattr(call.args[1], "shape", ()))
         return all(size == 1 for letter, size in window if letter in SPATIAL)
 
-    def _classify(self, i: int) -> None:
-        name = self.graph.ops[i]
-        if self.graph.field(i) is not None:
-            if self.graph.operands[i][0] in self.norms:
-                self.norms.add(i)
-        elif name in self.rules.ops and self.rules.refusal(self.graph.views[i]) is None:
-            if self.rules.ops[name].skips_positions:
-                self.convs[i] = _Conv(self.graph.views[i])
-            elif name == "nn.batch_norm":
-                if all(self.graph.field(user) == 0 for user in self.graph.users[i]):
-                    self.norms.add(i)
-            elif self.rules.ops[name].post is not None or name == DEQUANTIZE:
-                self.eltwise.add(i)
+    def _classify(self, node: Node) -> None:
+        row = self.rules.ops.get(node.name) if node.is_call else None
+        if node.kind == FIELD:
+            if node.operands[0] in self.norms:
+                self.norms.add(node)
+        elif row is not None and self.rules.refusal(node) is None:
+            if row.skips_positions:
+                self.convs[node] = _Conv(node)
+            elif node.name == "nn.batch_norm":
+                if all(is_field(user, 0) for user in node.users):
+                    self.norms.add(node)
+            elif row.post is not None or node.name == DEQUANTIZE:
+                self.eltwise.add(node)
 
     @cached_property
-    def steps(self) -> dict[int, tuple[int, ...]]:
-        """By number: along each axis, only every so many elements are read."""
+    def steps(self) -> dict[Node, tuple[int, ...]]:
+        """By node: along each axis, only every so many elements are read."""
         if not any(conv.is_pointwise and _steps(conv.strides) for conv in self.convs.values()):
             return {}
-        kept: set[int] = set()
+        kept: set[Node] = set()
         while True:
             steps = self._propagated(kept)
-            complete = [i for i in steps if not self._can_skip(i, steps)]
+            complete = [node for node in steps if not self._can_skip(node, steps)]
             if not complete:
                 return steps
             kept.update(complete)
 
-    def _propagated(self, kept: set[int]) -> dict[int, tuple[int, ...]]:
+    def _propagated(self, kept: set[Node]) -> dict[Node, tuple[int, ...]]:
         """Go from the results to the inputs; of what is in `kept` all is read."""
-        steps: dict[int, tuple[int, ...]] = {}
-        for i in reversed(range(len(self.graph.operands))):
-            if i in kept or not (i in self.convs or i in self.eltwise or i in self.norms):
+        steps: dict[Node, tuple[int, ...]] = {}
+        known = (self.eltwise | self.norms | self.convs.keys()) - kept
+        for node in reversed(self.graph.nodes):
+            if node not in known:
                 continue
-            read = {self._read_by(user, i, steps) for user in self.graph.users[i]}
+            read = {self._read_by(user, node, steps) for user in node.users}
             if len(read) == 1 and None not in read:
-                steps[i] = read.pop()
+                steps[node] = read.pop()
         return steps
 
-    def _read_by(self, user: int, i: int, steps: dict[int, tuple[int, ...]]) -> Steps:
-        """Say which elements of `i` one of its users reads."""
-        operands = self.graph.operands[user]
-        if self.graph.scope[user] != self.graph.scope[i]:
+    def _read_by(self, user: Node, node: Node, steps: dict[Node, tuple[int, ...]]) -> Steps:
+        """Say which elements of a node one of its users reads."""
+        operands = user.operands
+        if user.scope != node.scope:
             return None
         if user in self.convs:
-            is_data = operands[0] == i and operands[1] != i
+            is_data = operands[0] is node and operands[1] is not node
             conv = self.convs[user]
             return (
                 _steps(conv.with_steps(steps.get(user))) if is_data and conv.is_pointwise else None
             )
         if user in self.norms:
-            return steps.get(user) if operands[0] == i else None
-        if user in self.eltwise and self._is_full(i, user, steps.get(user)):
+            return steps.get(user) if operands[0] is node else None
+        if user in self.eltwise and self._is_full(node, user, steps.get(user)):
             return steps.get(user)
         return None
 
-    def _is_full(self, operand: int, user: int, steps: Steps) -> bool:
+    def _is_full(self, operand: Node, user: Node, steps: Steps) -> bool:
         """Whether an operand is not broadcast along the axes of which some elements are skipped.
 
         Two open sizes must be the same in every call: of others, the shorter ones of different
         sizes could match.
         """
-        if len(self._shape(operand)) != len(self._shape(user)):
+        dims, result = operand.type.dims, user.type.dims
+        if len(dims) != len(result):
             return False
         axes = (axis for axis, step in enumerate(steps or ()) if step > 1)
-        return all(self.graph.is_same_size(operand, user, axis) for axis in axes)
+        return all(is_same(dims[axis], result[axis]) for axis in axes)
 
-    def _can_skip(self, i: int, steps: dict[int, tuple[int, ...]]) -> bool:
+    def _can_skip(self, node: Node, steps: dict[Node, tuple[int, ...]]) -> bool:
         """Whether the elements can be left out where they are computed, not only afterwards."""
-        if i in self.convs:
+        operands, own = node.operands, steps[node]
+        if node in self.convs:
             # After a convolution in another layout a spatial axis may be the channels.
-            axes = self.convs[i].axes
-            return all(step == 1 or axis in axes for axis, step in enumerate(steps[i]))
-        operands = self.graph.operands[i]
-        if i in self.norms:
+            axes = self.convs[node].axes
+            return all(step == 1 or axis in axes for axis, step in enumerate(own))
+        if node in self.norms:
             return operands[0] in steps
-        full = [operand for operand in operands if self._is_full(operand, i, steps[i])]
+        full = [operand for operand in operands if self._is_full(operand, node, own)]
         for operand in operands:
-            sizes = self._sizes(operand, i) if operand not in full else ()
-            if any(s > 1 and n != 1 for s, n in zip(steps[i], sizes)):
+            sizes = _sizes(operand, node) if operand not in full else ()
+            if any(s > 1 and n != 1 for s, n in zip(own, sizes)):
                 return False
         return any(operand in steps for operand in full) and all(
-            operand in steps or self._subsample(operand, steps[i]) is not None for operand in full
+            operand in steps or self._subsample(operand, own) is not None for operand in full
         )
 
-    def _sizes(self, operand: int, user: int) -> tuple[int | None, ...]:
-        """Return the shape of a broadcast operand, with a dimension for each of the result."""
-        shape, rank = self._shape(operand), len(self._shape(user))
-        if self.graph.ops[user] in ("nn.bias_add", DEQUANTIZE, QUANTIZE) and shape:
-            # A vector along an axis, or a scale of one element.
-            sizes = [1] * rank
-            sizes[int(self.graph.views[user].attrs.axis)] = shape[0]
-            return tuple(sizes)
-        return (1,) * (rank - len(shape)) + shape
-
-    def _subsample(self, i: int, steps: tuple[int, ...]) -> Subsample | None:
+    def _subsample(self, node: Node, steps: tuple[int, ...]) -> Subsample | None:
         """Leave elements out of a tensor of all; None where oneDNN cannot."""
-        is_dequantized = self.graph.ops[i] == DEQUANTIZE and is_per_tensor(self.graph.views[i])
+        is_dequantized = is_op(node, DEQUANTIZE) and is_per_tensor(node)
         letters = SPATIAL[5 - len(steps) :]
         op = f"{'max' if is_dequantized else 'avg'}_pool{len(letters)}d"
         if self.rules.excludes(f"nn.{op}"):
@@ -237,29 +230,40 @@ class ReadPositions:
                 return Subsample(op, strides, layout, is_dequantized)
         return None
 
-    def strides(self) -> dict[int, list[int]]:
-        """Return the strides of convolutions that get others, by number."""
+    def strides(self) -> dict[Node, list[int]]:
+        """Return the strides of convolutions that get others."""
         changed = {}
-        for i, conv in self.convs.items():
-            before = self.steps.get(self.graph.operands[i][0], [1] * len(conv.strides))
-            strides = [a // b for a, b in zip(conv.with_steps(self.steps.get(i)), before)]
+        for node, conv in self.convs.items():
+            before = self.steps.get(node.operands[0], [1] * len(conv.strides))
+            strides = [a // b for a, b in zip(conv.with_steps(self.steps.get(node)), before)]
             if strides != conv.strides:
-                changed[i] = [strides[axis] for axis in conv.axes]
+                changed[node] = [strides[axis] for axis in conv.axes]
         return changed
 
-    def subsamples(self) -> dict[int, list[Subsample | None]]:
-        """Return what is read of each operand of elementwise ops, by number; None for all of it."""
+    def subsamples(self) -> dict[Node, list[Subsample | None]]:
+        """Return what is read of each operand of elementwise ops; None for all of it."""
         parts_of = {}
-        for i in self.eltwise.intersection(self.steps):
-            steps = self.steps[i]
+        for node in self.eltwise.intersection(self.steps):
+            steps = self.steps[node]
             parts = [
                 (
                     self._subsample(operand, steps)
-                    if operand not in self.steps and self._is_full(operand, i, steps)
+                    if operand not in self.steps and self._is_full(operand, node, steps)
                     else None
                 )
-                for operand in self.graph.operands[i]
+                for operand in node.operands
             ]
             if any(parts):
-                parts_of[i] = parts
+                parts_of[node] = parts
         return parts_of
+
+
+def _sizes(operand: Node, user: Node) -> tuple[int | None, ...]:
+    """Return the shape of a broadcast operand, with a dimension for each of the result."""
+    shape, rank = operand.type.shape, len(user.type.shape)
+    if is_op(user, "nn.bias_add", DEQUANTIZE, QUANTIZE) and shape:
+        # A vector along an axis, or a scale of one element.
+        sizes = [1] * rank
+        sizes[user.attrs.axis] = shape[0]
+        return tuple(sizes)
+    return (1,) * (rank - len(shape)) + shape

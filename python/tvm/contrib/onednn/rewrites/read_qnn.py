@@ -30,6 +30,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from ..ir.graph import Graph
+from ..ir.match import closed_group, is_op
 from ..ir.node import CALL, TUPLE, Node, made_below
 from ..ir.op_view import Tensor
 from ..ops.evaluate import constant_value
@@ -57,19 +58,18 @@ def read_dequantize(graph: Graph, rules: Rules) -> None:
 
 def _read(graph: Graph, rules: Rules, readers: Mapping[str, Callable]) -> None:
     """Replace what is read, results first, where no op of it is excluded."""
-    replaced: set[int] = set()
-    for i in reversed(range(len(graph.nodes))):
-        node = graph.nodes[i]
-        if i in replaced or node.name not in readers or not node.is_call:
+    replaced: set[Node] = set()
+    for node in reversed(graph.nodes):
+        if node in replaced or not is_op(node, *readers):
             continue
         reading = readers[node.name](_Reader(graph, node), node)
         if reading is None:
             continue
         new, *operands = reading
-        group = graph.closed_group(i, [o.index for o in operands if not o.is_constant])
+        group = closed_group(node, operands)
         if group is None or not replaced.isdisjoint(group):
             continue
-        if rules.excludes(*(graph.ops[k] for k in group if graph.ops[k] is not None)):
+        if rules.excludes(*(each.name for each in group if each.name is not None)):
             continue
         if _is_accepted(new, node, rules):
             graph.reread(node, new)
@@ -120,7 +120,7 @@ class _Reader:
     @staticmethod
     def _bytes(cast: Node) -> Node | None:
         """Return the 8-bit tensor that an op casts."""
-        if cast.name != "cast" or not cast.is_call:
+        if not is_op(cast, "cast"):
             return None
         data = cast.operands[0]
         return data if data.type.dtype in EIGHT_BITS else None
@@ -143,10 +143,10 @@ class _Reader:
 
     def _clipped(self, clip: Node, dtype: str) -> Reading | None:
         """Read a clip of qnn.requantize in int32, as PyTorch's importer writes one to 8 bits."""
-        if clip.name != "clip" or not clip.is_call:
+        if not is_op(clip, "clip"):
             return None
         attrs, (node,) = clip.attrs, clip.operands
-        if node.name != "qnn.requantize" or not node.is_call:
+        if not is_op(node, "qnn.requantize"):
             return None
         low, high, limits = attrs.a_min, attrs.a_max, np.iinfo(dtype)
         # A cast wraps around what does not fit into the type. Fractions of the bounds are cut off.
@@ -174,7 +174,7 @@ class _Reader:
         scales = values_of(scale)
         if scales is None or scales.size != 1 or not zero.is_constant:
             return None
-        if node.name not in ("mean", *_POOLS) or not node.is_call:
+        if not is_op(node, "mean", *_POOLS):
             return None
         data = self._bytes(node.operands[0])
         if data is None or not self._pads_with_zero(node, zero):
@@ -210,7 +210,7 @@ class _Reader:
 
     def _average(self, pool: Node, dtype: str) -> Reading | None:
         """Read an average in int32 of what was 8 bits, and becomes so again."""
-        if pool.name not in _POOLS or not pool.is_call:
+        if not is_op(pool, *_POOLS):
             return None
         source = self._bytes(pool.operands[0])
         if source is None or source.type.dtype != dtype:
@@ -250,7 +250,7 @@ class _Reader:
         """
         data, weight = node.operands
         values = values_of(weight)
-        if values is None or not values.size or data.name != DEQUANTIZE or not data.is_call:
+        if values is None or not values.size or not is_op(data, DEQUANTIZE):
             return None
         if weight.type.dtype != "float32" or data.operands[0].type.dtype not in EIGHT_BITS:
             return None
@@ -277,7 +277,7 @@ class _Reader:
         (product,) = node.operands
         if not isinstance(node.type, Tensor) or node.type.dtype != "float32":
             return None
-        if product.name == "add" and product.is_call and product.type.dtype == "int32":
+        if is_op(product, "add") and product.type.dtype == "int32":
             for addend, bias in (product.operands, product.operands[::-1]):
                 reading = self._integer_product(addend)
                 if reading is not None:
@@ -287,7 +287,7 @@ class _Reader:
         return self._integer_product(product)
 
     def _integer_product(self, product: Node) -> Reading | None:
-        if product.name not in _PRODUCTS or not product.is_call or product.type.dtype != "int32":
+        if not is_op(product, *_PRODUCTS) or product.type.dtype != "int32":
             return None
         real, inputs = [], []
         for operand in product.operands:
@@ -303,14 +303,14 @@ class _Reader:
 
     def _dequantized_operand(self, node: Node) -> Reading | None:
         """Read an 8-bit tensor that was cast to int32, less its zero point if it has one."""
-        if node.name == "transpose" and node.is_call:
+        if is_op(node, "transpose"):
             reading = self._dequantized_operand(node.operands[0])
             return reading and [
                 self._call("transpose", reading[0], **vars(node.attrs)),
                 *reading[1:],
             ]
         zero = self._constant(0, "int32")
-        if node.name == "subtract" and node.is_call:
+        if is_op(node, "subtract"):
             node, zero = node.operands
             value = constant_value(zero)
             zero = zero if value is None else self._constant(value, "int32")

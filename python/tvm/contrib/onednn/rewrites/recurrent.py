@@ -28,6 +28,7 @@ from collections import defaultdict
 from typing import NamedTuple
 
 from ..ir.graph import Graph
+from ..ir.match import closed_group, is_op
 from ..ir.node import CALL, FIELD, Node, made_below
 from ..ops.operands import BIAS_OPS, is_per_channel
 from ..ops.rules import Rules
@@ -77,9 +78,9 @@ def hoist_input_products(graph: Graph, rules: Rules) -> None:
         layer = _Layer(graph, source, steps[0])
         for step in steps:
             operands = [source] if step.state is None else [source, step.state]
-            inputs = [step.part.index, *(operand.index for operand in operands)]
-            group = graph.closed_group(step.ops[-1].index, inputs)
-            if group is None or rules.excludes(*filter(None, (graph.ops[k] for k in group))):
+            inputs = [operand.current for operand in (step.part, *operands)]
+            group = closed_group(step.ops[-1], inputs)
+            if group is None or rules.excludes(*(node.name for node in group if node.name)):
                 continue
             new = layer.step(step)
             calls = (node for node in made_below(new) if node.kind == CALL)
@@ -89,7 +90,7 @@ def hoist_input_products(graph: Graph, rules: Rules) -> None:
 
 def _step_of(dense: Node) -> tuple[_Step | None, Node | None]:
     """Return a matmul as a step, and the tensor that has the inputs of all steps."""
-    if dense.name != "nn.dense" or not dense.is_call or not dense.operands[1].is_constant:
+    if not is_op(dense, "nn.dense") or not dense.operands[1].is_constant:
         return None, None
     data, weight = dense.operands
     part, state = _input_and_state(data)
@@ -102,7 +103,7 @@ def _step_of(dense: Node) -> tuple[_Step | None, Node | None]:
 
 def _input_and_state(data: Node) -> tuple[Node, Node | None]:
     """Return what of the data of a matmul is the input, and what the state."""
-    if data.name == "concatenate" and data.is_call and data.attrs.axis in (1, -1):
+    if is_op(data, "concatenate") and data.attrs.axis in (1, -1):
         fields = data.operands[0].operands
         if len(fields) == 2:
             return fields[0], fields[1]
@@ -128,7 +129,7 @@ def _with_biases(dense: Node) -> tuple[list[Node], list[Node]]:
     """Return a matmul and the additions of biases after it, and the biases."""
     ops, biases = [dense], []
     shape = dense.type.shape
-    while len(users := ops[-1].users) == 1 and users[0].name in BIAS_OPS and users[0].is_call:
+    while len(users := ops[-1].users) == 1 and is_op(users[0], *BIAS_OPS):
         others = [operand for operand in users[0].operands if operand is not ops[-1]]
         if len(others) != 1 or not others[0].is_constant:
             break

@@ -29,6 +29,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..ir.match import is_op, orders
 from ..ir.node import CALL, FIELD, TUPLE, Node
 from ..ir.op_view import Tensor
 from ..ops.recurrent import GRU, LSTM, RNN
@@ -113,7 +114,7 @@ class Gate:
         place = position_of(node)
         dense = place[0] if place is not None else None
         biases = []
-        while dense is not None and dense.name == "add" and dense.is_call:
+        while dense is not None and is_op(dense, "add"):
             data, bias = sorted(dense.operands, key=lambda operand: operand.is_constant)
             is_bias = bias.is_constant and bias.type.shape == dense.type.dims[-1:]
             biases.append((bias, slice(begin, end)))
@@ -146,7 +147,7 @@ class Gate:
 
     @staticmethod
     def _is_dense(node: Node) -> bool:
-        if node.name != "nn.dense" or not node.is_call:
+        if not is_op(node, "nn.dense"):
             return False
         data, weight = node.operands
         return weight.is_constant and data.type.dtype == node.type.dtype == weight.type.dtype
@@ -181,7 +182,7 @@ def position_of(node: Node) -> tuple[Node, int] | None:
     """Return which tensor a matrix is a position of along its first axis, and which position."""
     dims = _matrix_dims(getattr(node.type, "dims", ()))
     row = node
-    while row.name in ("squeeze", "reshape") and row.is_call:
+    while is_op(row, "squeeze", "reshape"):
         row = row.operands[0]
         if row.type.dims != (1, *dims):
             return None
@@ -191,7 +192,7 @@ def position_of(node: Node) -> tuple[Node, int] | None:
         source, index = split.operands[0], row.attrs.index
         is_first = split.attrs.axis in (0, -len(source.type.dims))
         source = source if is_first and len(split.results) == source.type.dims[0] else None
-    elif row.type.dims == (1, *dims) and row.name == "strided_slice" and row.is_call:
+    elif row.type.dims == (1, *dims) and is_op(row, "strided_slice"):
         source, index = row.operands[0], first_of_slice(row, 0)
     elif row is node and row.name == "take" and row.kind == CALL:
         source, index = _taken(row)
@@ -226,8 +227,7 @@ def _taken(node: Node) -> tuple[Node | None, int | None]:
 
 def is_joined(node: Node) -> bool:
     """Whether a node puts several together."""
-    is_op = node.name in ("concatenate", "stack") and node.is_call
-    return is_op and node.operands[0].kind == TUPLE
+    return is_op(node, "concatenate", "stack") and node.operands[0].kind == TUPLE
 
 
 def is_same(node: Node, other: Node) -> bool:
@@ -319,27 +319,16 @@ def read_step(h: Node) -> Iterator[Step]:
             yield Step(RNN, h, h, None, None, [gate], activation=activation, ops=[h])
 
 
-def _orders(node: Node, name: str) -> Iterator[tuple[Node, Node]]:
-    """Yield the operands of a commutative op, in both orders."""
-    if node.name == name and node.is_call and node.operands[0] is not node.operands[1]:
-        yield node.operands[0], node.operands[1]
-        yield node.operands[1], node.operands[0]
-
-
-def _is(node: Node, name: str) -> bool:
-    return node.name == name and node.is_call
-
-
 def _lstm(h: Node) -> Iterator[Step]:
     """Read o * tanh(f * c + i * g)."""
-    for o, tanh in _orders(h, "multiply"):
-        if not (_is(o, "sigmoid") and _is(tanh, "tanh")):
+    for o, tanh in orders(h, "multiply"):
+        if not (is_op(o, "sigmoid") and is_op(tanh, "tanh")):
             continue
         c = tanh.operands[0]
-        for kept, added in _orders(c, "add"):
-            for i, g in _orders(added, "multiply"):
-                for f, last_c in _orders(kept, "multiply"):
-                    if _is(i, "sigmoid") and _is(g, "tanh") and _is(f, "sigmoid"):
+        for kept, added in orders(c, "add"):
+            for i, g in orders(added, "multiply"):
+                for f, last_c in orders(kept, "multiply"):
+                    if is_op(i, "sigmoid") and is_op(g, "tanh") and is_op(f, "sigmoid"):
                         gates = [Gate(each.operands[0]) for each in (i, f, g, o)]
                         ops = [tanh, kept, added, i, f, g, o]
                         yield Step(LSTM, h, c, None, last_c, gates, ops=ops)
@@ -347,14 +336,14 @@ def _lstm(h: Node) -> Iterator[Step]:
 
 def _gru(h: Node) -> Iterator[Step]:
     """Read u * (h - n) + n, or u * h + (1 - u) * n."""
-    for left, right in _orders(h, "add"):
-        for u, other in _orders(left, "multiply"):
-            if not _is(u, "sigmoid"):
+    for left, right in orders(h, "add"):
+        for u, other in orders(left, "multiply"):
+            if not is_op(u, "sigmoid"):
                 continue
-            if _is(other, "subtract") and other.operands[1] is right:
+            if is_op(other, "subtract") and other.operands[1] is right:
                 yield from _candidate(h, other.operands[0], u, right, [left, other])
-            for rest, n in _orders(right, "multiply"):
-                if _is(rest, "subtract") and rest.operands[1] is u and _is_one(rest.operands[0]):
+            for rest, n in orders(right, "multiply"):
+                if is_op(rest, "subtract") and rest.operands[1] is u and _is_one(rest.operands[0]):
                     yield from _candidate(h, other, u, n, [left, right, rest])
 
 
@@ -364,12 +353,12 @@ def _is_one(node: Node) -> bool:
 
 def _candidate(h: Node, last_h: Node, u: Node, n: Node, ops: list[Node]) -> Iterator[Step]:
     """Read the candidate n of a GRU, with the reset gate before or after the matmul."""
-    if not _is(n, "tanh"):
+    if not is_op(n, "tanh"):
         return
     gate = Gate(n.operands[0])
     for product in gate.products:
-        for r, reset in _orders(product.operand, "multiply"):
-            if not _is(r, "sigmoid"):
+        for r, reset in orders(product.operand, "multiply"):
+            if not is_op(r, "sigmoid"):
                 continue
             is_linear = product.weight is None
             is_whole = product.rows == slice(0, gate.width)

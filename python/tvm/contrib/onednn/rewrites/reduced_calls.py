@@ -18,13 +18,14 @@
 
 from __future__ import annotations
 
-import functools
 from itertools import dropwhile, filterfalse
 
 import ml_dtypes
 import numpy as np
 
-from ..ir.numbered import Graph
+from ..ir.graph import Graph
+from ..ir.match import is_op
+from ..ir.node import FIELD, TUPLE, Node
 from ..ir.op_view import Tensor, Value
 from ..ops.int8 import dequantized_operands
 from ..ops.quantize import DEQUANTIZE, QUANTIZE
@@ -65,7 +66,7 @@ class ReducedCalls:
 
     Those that compute much do, and what hangs together with them; at the edges a call stays in
     float32 where that takes no more casts. Tensors are handed from call to call, through tuples or
-    not, and are named by their numbers in the graph.
+    not.
 
     Parameters
     ----------
@@ -76,86 +77,85 @@ class ReducedCalls:
 
     Attributes
     ----------
-    inside : set[int]
+    inside : set[Node]
         The calls.
+    wide : set[Node]
+        Those of them that write float32.
     """
 
     def __init__(self, graph: Graph, rules: Rules):
         self.graph, self.rules = graph, rules
-        numbers = range(len(graph.operands))
-        self._is_tuple = [graph.is_tuple(i) for i in numbers]
-        self._is_field = [graph.field(i) is not None for i in numbers]
-        self._result = functools.cache(graph.result)
-        self.inside: set[int] = set()
+        self.inside: set[Node] = set()
         self._grow()
         self._trim()
+        # Their sums are read in float32 only, so no cast is needed.
+        self.wide = {call for call in self.inside if self._writes_float32(call)}
 
-    def read(self, i: int) -> list[int]:
+    def read(self, call: Node) -> list[Node]:
         """Return the tensors that a call reads, but for those that remain in float32."""
-        operands = self.graph.operands
-        read = operands[i][: self.typed_operands(i)]
-        return [v for k in read for v in (operands[k] if self._is_tuple[k] else [k])]
+        read = call.operands[: self.typed_operands(call)]
+        return [v for k in read for v in (k.operands if k.kind == TUPLE else [k])]
 
-    def typed_operands(self, i: int) -> int | None:
+    def typed_operands(self, call: Node) -> int | None:
         """Return how many operands a call reads in the type of its result; None for all."""
-        spec = self.rules.ops.get(self.graph.ops[i])
+        spec = self.rules.ops.get(call.name)
         return spec.typed_operands if spec is not None else None
 
-    def results(self, i: int) -> list[int]:
+    def results(self, call: Node) -> list[Node]:
         """Return the tensors that a call computes, as far as they are used."""
-        users = self.graph.users[i]
-        return users if users and all(self._is_field[user] for user in users) else [i]
+        users = call.users
+        return users if users and all(user.kind == FIELD for user in users) else [call]
 
-    def producer(self, value: int) -> int:
+    def producer(self, value: Node) -> Node:
         """Return what computes a tensor."""
-        return self.graph.operands[value][0] if self._is_field[value] else value
+        return value.operands[0] if value.kind == FIELD else value
 
-    def readers(self, value: int) -> list[int]:
+    def readers(self, value: Node) -> list[Node]:
         """Return what reads a tensor."""
-        users = self.graph.users
-        readers = [u for k in users[value] for u in (users[k] if self._is_tuple[k] else [k])]
+        readers = [u for k in value.users for u in (k.users if k.kind == TUPLE else [k])]
         return [u for u in readers if self.typed_operands(u) is None or value in self.read(u)]
 
     def _grow(self) -> None:
         """Take in what computes much, and all that may be and hangs together with it."""
-        stack = [i for i, name in enumerate(self.graph.ops) if self.rules.is_heavy(name)]
+        stack = [node for node in self.graph.nodes if self.rules.is_heavy(node.name)]
         seen = set(stack)
         while stack:
-            i = stack.pop()
-            if not self._may_be_inside(i):
+            call = stack.pop()
+            if not self._may_be_inside(call):
                 continue
-            self.inside.add(i)
-            below = [self.producer(v) for v in self.read(i)]
-            above = [reader for v in self.results(i) for reader in self.readers(v)]
+            self.inside.add(call)
+            below = [self.producer(v) for v in self.read(call)]
+            above = [reader for v in self.results(call) for reader in self.readers(v)]
             stack += seen.symmetric_difference(seen.union(below, above))
             seen.update(below, above)
 
-    def _may_be_inside(self, i: int) -> bool:
+    def _may_be_inside(self, call: Node) -> bool:
         """Whether oneDNN runs a call of float32 whose numbers the other type can hold."""
-        graph, dtype = self.graph, self.rules.options.precision
-        spec = self.rules.ops.get(graph.ops[i])
+        dtype = self.rules.options.precision
+        spec = self.rules.ops.get(call.name) if call.is_call else None
         if spec is None or spec.name == "cast" or (spec.grows and dtype == "float16"):
             return False
         # Their states stay in float32, see `narrow_layers`.
-        if spec.name in GATES or self._is_residual_sum(i):
+        if spec.name in GATES or self._is_residual_sum(call):
             return False
-        read, results = (list(map(self._result, each)) for each in (self.read(i), self.results(i)))
+        read = [value.type for value in self.read(call)]
+        results = [value.type for value in self.results(call)]
         tensors = [*filterfalse(_is_kept, read), *results]
         if not all(map(_is_float32, tensors)):
             return False
         if not all(_holds(dtype, tensor) for tensor in tensors if tensor.is_constant):
             return False
-        if self.rules.is_heavy(graph.ops[i]):
+        if self.rules.is_heavy(call.name):
             # It multiplies integers, unless one of its operands is of floating-point values.
-            if dequantized_operands(graph, self.rules, i) is not None:
+            if dequantized_operands(call, self.rules) is not None:
                 return False
-        elif any(graph.ops[v] == DEQUANTIZE for v in self.read(i)):
+        elif any(value.name == DEQUANTIZE for value in self.read(call)):
             return False
-        elif any(graph.ops[user] == QUANTIZE for user in graph.users[i]):
+        elif any(user.name == QUANTIZE for user in call.users):
             return False
-        return self.rules.refusal(graph.views[i]) is None
+        return self.rules.refusal(call) is None
 
-    def _is_residual_sum(self, i: int) -> bool:
+    def _is_residual_sum(self, call: Node) -> bool:
         """Whether a call is the sum of a residual connection that a normalization reads.
 
         Such a sum is an operand of the next one, so rounding errors add up from layer to layer.
@@ -163,68 +163,67 @@ class ReducedCalls:
         accumulate in float32 and can write it; the normalization reads it, and writes bfloat16.
         The first of these sums may be that of the positional embedding, which has no batch.
         """
-        graph = self.graph
-        if graph.ops[i] != "add" or self.rules.options.precision != "bfloat16":
+        if not is_op(call, "add") or self.rules.options.precision != "bfloat16":
             return False
-        shape, *added = (self._result(v).shape for v in (i, *graph.operands[i]))
+        shape, *added = (node.type.shape for node in (call, *call.operands))
         is_full = None not in shape[1:] and all(_is_repeated(each, shape) for each in added)
-        return is_full and any(self._normalizes(reader) for reader in self._readers_of_views(i))
+        return is_full and any(self._normalizes(reader) for reader in self._readers_of_views(call))
 
-    def _normalizes(self, i: int) -> bool:
-        spec = self.rules.ops.get(self.graph.ops[i])
+    def _normalizes(self, call: Node) -> bool:
+        spec = self.rules.ops.get(call.name)
         return spec is not None and spec.normalizes
 
-    def _readers_of_views(self, value: int) -> list[int]:
+    def _readers_of_views(self, value: Node) -> list[Node]:
         """Return what reads a tensor, or a view of it."""
         readers, stack = [], [value]
         while stack:
             for reader in self.readers(stack.pop()):
-                is_view = self.rules.moves(self.graph.ops[reader]) == "view"
+                is_view = self.rules.moves(reader.name) == "view"
                 (stack if is_view else readers).append(reader)
         return readers
 
     def _trim(self) -> None:
         """Leave out what costs no more casts outside."""
-        order = [i for i in sorted(self.inside) if not self.multiplies(i)]
+        order = [node for node in self.graph.nodes if node in self.inside]
+        order = [call for call in order if not self.multiplies(call)]
         before = None
         while before != len(self.inside):
             before = len(self.inside)
             # From the results down, and from the inputs up.
-            for i in (*reversed(order), *order):
-                if i in self.inside:
-                    around = [*self.results(i), *self.read(i)]
+            for call in (*reversed(order), *order):
+                if call in self.inside:
+                    around = [*self.results(call), *self.read(call)]
                     cost = self._cost(around)
-                    self.inside.remove(i)
-                    if self._cost(around) > cost and not self._reads_cache(i):
-                        self.inside.add(i)
+                    self.inside.remove(call)
+                    if self._cost(around) > cost and not self._reads_cache(call):
+                        self.inside.add(call)
 
-    def _reads_cache(self, i: int) -> bool:
+    def _reads_cache(self, call: Node) -> bool:
         """Whether an op that computes in float32 would read a copy of a cache that is in float32.
 
         Of an attention, that are keys and values of earlier positions.
         """
-        cached = self.read(i)[1:] if self.typed_operands(i) is not None else []
+        cached = self.read(call)[1:] if self.typed_operands(call) is not None else []
         return any(self.producer(value) not in self.inside for value in cached)
 
-    def _cost(self, values: list[int]) -> int:
+    def _cost(self, values: list[Node]) -> int:
         """Count the elements that are cast."""
         return sum(map(self._elements_cast, set(values)))
 
-    def _elements_cast(self, value: int) -> int:
-        if _is_kept(self._result(value)):
+    def _elements_cast(self, value: Node) -> int:
+        if _is_kept(value.type):
             return 0
         producer, readers = self.producer(value), self.readers(value)
         is_cast = any((reader in self.inside) != (producer in self.inside) for reader in readers)
-        if not is_cast or self._result(value).is_constant or self.writes_float32(producer):
+        if not is_cast or value.is_constant or self._writes_float32(producer):
             return 0
-        return known_product(self._result(value).shape)
+        return known_product(value.type.shape)
 
-    def multiplies(self, i: int) -> bool:
+    def multiplies(self, call: Node) -> bool:
         """Whether a call multiplies in reduced precision; it may write its sums in float32."""
-        return self.rules.is_heavy(self.graph.ops[i]) and self.typed_operands(i) is None
+        return self.rules.is_heavy(call.name) and self.typed_operands(call) is None
 
-    def writes_float32(self, i: int) -> bool:
-        """Whether a call that is inside has its sums read in float32 only, which is for free."""
-        if i not in self.inside or not self.multiplies(i):
+    def _writes_float32(self, call: Node) -> bool:
+        if call not in self.inside or not self.multiplies(call):
             return False
-        return self.inside.isdisjoint(self.readers(i))
+        return self.inside.isdisjoint(self.readers(call))

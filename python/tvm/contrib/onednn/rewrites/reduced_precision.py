@@ -33,8 +33,9 @@ def reduce_precision(graph: Graph, rules: Rules) -> None:
     """Let what oneDNN runs compute in the type that the options name."""
     choice = ReducedCalls(graph, rules)
     casts = _Casts(graph, choice)
-    for i in sorted(choice.inside):
-        casts.write(i)
+    for node in graph.nodes:
+        if node in choice.inside:
+            casts.write(node)
 
 
 class _Casts:
@@ -46,14 +47,14 @@ class _Casts:
         # By node and scope.
         self._reduced: dict[tuple[Node, int], Node] = {}
 
-    def write(self, i: int) -> None:
+    def write(self, node: Node) -> None:
         """Let a reduced call take the place of one, and a cast that of its result for others."""
-        graph, node = self._graph, self._graph.nodes[i]
-        operands, count = list(node.operands), self._choice.typed_operands(i)
+        graph = self._graph
+        operands, count = list(node.operands), self._choice.typed_operands(node)
         operands[:count] = [self._in_reduced(operand, node.scope) for operand in operands[:count]]
-        is_wide = self._choice.writes_float32(i)
+        is_wide = node in self._choice.wide
         type_ = node.type if is_wide else self._typed(node.type)
-        if self._choice.multiplies(i):
+        if self._choice.multiplies(node):
             attrs = {key: value for key, value in vars(node.attrs).items() if key != "out_dtype"}
             attrs.update({"out_dtype": "float32"} if is_wide else {})
             new = graph.call(node.name, operands, node, type_, **attrs)

@@ -23,8 +23,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..ir.numbered import Graph
-from ..ir.op_view import OpView, Tensor
+from ..ir.match import is_field, is_op, only_user
+from ..ir.node import Node
+from ..ir.op_view import Tensor
+from ..ops.norm import batch_norm_affine
 from ..ops.rules import Rules
 
 # Not fields of the rows: what each does to the factor and the summand is told in `_step`.
@@ -48,56 +50,57 @@ class Affine(NamedTuple):
     shift: np.ndarray
 
 
+def affine_of(node: Node, rules: Rules) -> Affine | None:
+    """Return what a node does if it is a batch_norm of constants."""
+    if not is_op(node, "nn.batch_norm") or rules.excludes(node.name):
+        return None
+    statistics = node.operands[1:]
+    if not all(operand.is_constant for operand in statistics):
+        return None
+    values = (operand.value.astype("float64") for operand in statistics)
+    return Affine(node.attrs.axis, *batch_norm_affine(node.attrs, *values))
+
+
 class Folded(NamedTuple):
     """A root with what follows it as one op and, perhaps, a bias.
 
     Parameters
     ----------
-    ops : list[int]
-        The root, and what is folded into it, by number.
+    ops : list[Node]
+        The root, and what is folded into it.
     weight : numpy.ndarray
         The new weight, in double precision.
     bias : numpy.ndarray | None
         What is to be added, in a shape that broadcasts along the other axes; None for nothing.
-    gone : list[int]
+    gone : list[Node]
         Those of the ops that are no more: all but the root, and one addition if there was one.
     """
 
-    ops: list[int]
+    ops: list[Node]
     weight: np.ndarray
     bias: np.ndarray | None
-    gone: list[int]
+    gone: list[Node]
 
 
 class ScaleWalk:
     """Follows the users of a root as long as they multiply and add constants of channels.
 
-    A reader derives from it for its IR.
-
     Parameters
     ----------
-    graph : Graph
-        The function.
+    root : Node
+        An op with a constant weight.
     rules : Rules
         The rules.
-    root : int
-        An op with a constant weight, by number.
-    view : OpView
-        The root as its rule sees it.
     """
 
-    def __init__(self, graph: Graph, rules: Rules, root: int, view: OpView):
-        self.graph, self.rules, self.view = graph, rules, view
-        self.row = rules.ops[view.name]
+    def __init__(self, root: Node, rules: Rules):
+        self.root, self.rules = root, rules
+        self.row = rules.ops[root.name]
         self.ops = [root]
-        self.out = view.result.shape
-        self.axis = self.row.channel_axis(view)
+        self.out = root.result.shape
+        self.axis = self.row.channel_axis(root)
         self.scale, self.shift = np.ones(self.out[self.axis]), np.zeros(self.out[self.axis])
         self._has_batch_norm = False
-
-    def batch_norm(self, i: int) -> Affine | None:
-        """Return what an expression does if it is a batch_norm of constants, at inference."""
-        raise NotImplementedError
 
     def matches(self) -> Iterator[Folded]:
         """Yield what can be folded, one op more each time."""
@@ -106,30 +109,30 @@ class ScaleWalk:
                 yield self._folded()
 
     def _folded(self) -> Folded:
-        weight = self.view.args[1].value.astype("float64")
+        weight = self.root.operands[1].value.astype("float64")
         with np.errstate(all="ignore"):
-            weight = self.row.scaled_weight(self.view, weight, self.scale)
-        added = next((i for name in ADDITIONS for i in self.ops if self.graph.ops[i] == name), None)
+            weight = self.row.scaled_weight(self.root, weight, self.scale)
+        added = next((op for name in ADDITIONS for op in self.ops if op.name == name), None)
         bias = None
         if added is not None or self._has_batch_norm:
             bias = self.shift.reshape(of_channels(len(self.out), self.axis))
-        return Folded(list(self.ops), weight, bias, [i for i in self.ops[1:] if i != added])
+        return Folded(list(self.ops), weight, bias, [op for op in self.ops[1:] if op is not added])
 
     def _step(self) -> bool:
         """Follow the only user; return whether it was one to fold."""
-        users = self.graph.users[self.ops[-1]]
-        if len(users) != 1 or self.graph.scope[users[0]] != self.graph.scope[self.ops[0]]:
+        user = only_user(self.ops[-1])
+        if user is None or user.scope != self.ops[0].scope:
             return False
-        affine = self.batch_norm(users[0])
+        affine = affine_of(user, self.rules)
         if affine is not None:
-            return self._batch_norm(users[0], affine)
-        user, name = self.graph.views[users[0]], self.graph.ops[users[0]]
-        if name not in (*ADDITIONS, *FACTORS) or self.rules.refusal(user):
+            return self._batch_norm(user, affine)
+        name = user.name
+        if not is_op(user, *ADDITIONS, *FACTORS) or self.rules.refusal(user):
             return False
         if name == "negative":
             scale, shift = -1.0, 0.0
         else:
-            is_first = self.graph.operands[users[0]][0] == self.ops[-1]
+            is_first = user.operands[0] is self.ops[-1]
             operand = self._per_channel(user, user.args[1 if is_first else 0])
             if operand is None or (name == "divide" and not is_first):
                 return False
@@ -139,31 +142,31 @@ class ScaleWalk:
                     "divide": (1.0 / operand, 0.0),
                     "subtract": (1.0, -operand) if is_first else (-1.0, operand),
                 }.get(name, (1.0, operand))
-        self._append(users, scale, shift)
+        self._append([user], scale, shift)
         return True
 
-    def _append(self, ops: list[int], scale, shift) -> None:
+    def _append(self, ops: list[Node], scale, shift) -> None:
         with np.errstate(all="ignore"):
             self.scale, self.shift = self.scale * scale, self.shift * scale + shift
         self.ops += ops
 
-    def _batch_norm(self, i: int, affine: Affine) -> bool:
-        fields = self.graph.users[i]
-        if len(fields) != 1 or self.graph.field(fields[0]) != 0:
+    def _batch_norm(self, node: Node, affine: Affine) -> bool:
+        field = only_user(node)
+        if field is None or not is_field(field, 0):
             return False
-        is_data = self.graph.operands[i][0] == self.ops[-1]
+        is_data = node.operands[0] is self.ops[-1]
         if not is_data or affine.axis % len(self.out) != self.axis:
             return False
         self._has_batch_norm = True
-        self._append([i, *fields], affine.scale, affine.shift)
+        self._append([node, field], affine.scale, affine.shift)
         return True
 
-    def _per_channel(self, call: OpView, operand: Tensor) -> np.ndarray | None:
+    def _per_channel(self, call: Node, operand: Tensor) -> np.ndarray | None:
         """Return the value of each channel, or one value; None if an operand is neither."""
         if not operand.is_constant or call.result.shape != self.out:
             return None
         values = operand.value.astype("float64")
-        is_bias = self.rules.is_per_channel(self.view, call, values.shape)
+        is_bias = self.rules.is_per_channel(self.root, call, values.shape)
         is_scalar = values.size == 1 and call.name != "nn.bias_add"
         return values.reshape(-1) if is_bias or is_scalar else None
 

@@ -22,7 +22,8 @@ import numpy as np
 
 from ..ir.dim import is_same
 from ..ir.graph import Graph
-from ..ir.node import CALL, FIELD, NATIVE, TUPLE, Node, scalar_of
+from ..ir.match import is_op, scalar_of
+from ..ir.node import CALL, FIELD, NATIVE, TUPLE, Node
 from ..ir.op_view import Tensor
 from ..ops.pool import POOLS
 from ..ops.rules import Rules
@@ -64,7 +65,7 @@ def _passed_on(rules: Rules, field: Node) -> Node | None:
     op, index = field.operands[0], field.attrs.index
     if op.name == "nn.dropout" and index == 0:
         return op.operands[0]
-    if op.name == "nn.batch_norm" and op.is_call and index > 0 and not rules.excludes(op.name):
+    if is_op(op, "nn.batch_norm") and index > 0 and not rules.excludes(op.name):
         return op.operands[2 + index]
     return None
 
@@ -96,7 +97,7 @@ def weights_as_dense_has_them(graph: Graph, rules: Rules) -> None:
     # The steps of a recurrent layer multiply by the same weight.
     weights: dict[tuple[Node, bool], Node] = {}
     for node in graph.nodes:
-        if node.name not in ("nn.matmul", "nn.batch_matmul") or not node.is_call:
+        if not is_op(node, "nn.matmul", "nn.batch_matmul"):
             continue
         data, weight = node.operands
         attrs = node.attrs
@@ -141,7 +142,7 @@ def _transpose(graph: Graph, rules: Rules, node: Node) -> Node | None:
     if not node.is_call:
         return None
     (data,), axes = node.operands, _axes(node)
-    if data.name == "transpose" and data.is_call and not rules.excludes("transpose"):
+    if is_op(data, "transpose") and not rules.excludes("transpose"):
         below = _axes(data)
         data, axes = data.operands[0], [below[axis] for axis in axes]
     if axes == sorted(axes):
@@ -219,7 +220,7 @@ def _matmul(graph: Graph, rules: Rules, node: Node) -> Node | None:
 
 def _clip(graph: Graph, rules: Rules, node: Node) -> Node | None:
     """Write the minimum of a maximum, both of one number, as a clip."""
-    if not node.is_call or not node.operands[0].is_call or node.operands[0].name != "maximum":
+    if not node.is_call or not is_op(node.operands[0], "maximum"):
         return None
     (data, low), high = node.operands[0].operands, node.operands[1]
     low, high = scalar_of(low), scalar_of(high)
@@ -247,7 +248,7 @@ def _of_several(graph: Graph, rules: Rules, node: Node) -> Node | None:
     Relax's importer writes ONNX's Max and Min so. oneDNN reduces rows of few columns slowly.
     """
     stacked, binary = node.operands[0], {"max": "maximum", "min": "minimum"}[node.name]
-    parts = stacked.operands[0] if stacked.is_call and stacked.name == "stack" else None
+    parts = stacked.operands[0] if is_op(stacked, "stack") else None
     if (
         not node.is_call
         or parts is None
@@ -314,7 +315,7 @@ def _softmax_of_rows(graph: Graph, rules: Rules, node: Node) -> Node | None:
     if not isinstance(node.type, Tensor) or None not in node.type.shape:
         return None
     rows = node.operands[0]
-    if rows.name not in _SOFTMAX or not rows.is_call or rules.excludes(rows.name):
+    if not is_op(rows, *_SOFTMAX) or rules.excludes(rows.name):
         return None
     joined, rank = rows.operands[0], len(rows.type.dims)
     if joined.name not in _RESHAPES or rows.attrs.axis % rank != rank - 1:

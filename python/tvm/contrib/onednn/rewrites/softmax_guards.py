@@ -34,6 +34,7 @@ import math
 import numpy as np
 
 from ..ir.graph import Graph
+from ..ir.match import closed_group, is_named
 from ..ir.node import CALL, Node
 from ..ops.rules import Rules
 
@@ -43,25 +44,20 @@ NAN_SAFE, MASKED = "dnnl.nan_safe_softmax", "dnnl.masked_softmax"
 def fuse_softmax_guards(graph: Graph, rules: Rules) -> None:
     """Let one op take the place of a softmax along the last axis and its guard."""
     for node in graph.nodes:
-        guard = _guard_of(node) if _is(node, "where") else None
+        guard = _guard_of(node) if is_named(node, "where") else None
         if guard is None:
             continue
         name, softmax = guard
         (data,) = softmax.operands
         if not data.is_live or softmax.type.dims != node.type.dims:
             continue
-        group = graph.closed_group(node.index, [data.index])
+        group = closed_group(node, [data])
         if group is None:
             continue
-        names = [graph.nodes[k].name.removeprefix("relax.") for k in group if graph.nodes[k].name]
+        names = [each.name.removeprefix("relax.") for each in group if each.name]
         new = graph.call(name, [data], node, node.type)
         if not rules.excludes(name, *names) and rules.refusal(new) is None:
             graph.fuse_into(node, new)
-
-
-def _is(node: Node, name: str) -> bool:
-    """Whether a node is an op, read as the table has it or not."""
-    return node.name is not None and node.name.removeprefix("relax.") == name
 
 
 def _guard_of(node: Node) -> tuple[str, Node] | None:
@@ -69,12 +65,12 @@ def _guard_of(node: Node) -> tuple[str, Node] | None:
     if len(node.operands) != 3:
         return None
     condition, zero, softmax = node.operands
-    if not _is(softmax, "nn.softmax") or not softmax.is_call or not filled_value(zero) == 0.0:
+    if not is_named(softmax, "nn.softmax") or not softmax.is_call or not filled_value(zero) == 0.0:
         return None
     rank = len(softmax.type.dims)
     if softmax.attrs.axis % rank != rank - 1:
         return None
-    if _is(condition, "isnan") and condition.operands == [softmax]:
+    if is_named(condition, "isnan") and condition.operands == [softmax]:
         return NAN_SAFE, softmax
     return (MASKED, softmax) if _is_masked(condition, softmax.operands[0]) else None
 
@@ -94,13 +90,13 @@ def filled_value(node: Node) -> float | None:
 
 def _is_masked(condition: Node, scores: Node) -> bool:
     """Whether a condition is true for the rows of scores that are -inf alone."""
-    finite = condition.operands[0] if _is(condition, "logical_not") else None
+    finite = condition.operands[0] if is_named(condition, "logical_not") else None
     is_finite = _any_of_rows(finite) if finite is not None else None
-    if is_finite is None or not _is(is_finite, "logical_not"):
+    if is_finite is None or not is_named(is_finite, "logical_not"):
         return False
     (equal,) = is_finite.operands
     return (
-        _is(equal, "equal")
+        is_named(equal, "equal")
         and equal.operands[0] is scores
         and filled_value(equal.operands[1]) == -math.inf
     )
@@ -108,13 +104,17 @@ def _is_masked(condition: Node, scores: Node) -> bool:
 
 def _any_of_rows(node: Node) -> Node | None:
     """Return the truths of which a node tells whether one of a row is true."""
-    if _is(node, "any"):
+    if is_named(node, "any"):
         return node.operands[0] if _is_of_rows(node) else None
     # TVM's maximum does not support truths, so its importer of PyTorch casts them to int8.
     casts = [node]
-    if _is(node, "cast") and _is(node.operands[0], "max") and _is_of_rows(node.operands[0]):
+    if (
+        is_named(node, "cast")
+        and is_named(node.operands[0], "max")
+        and _is_of_rows(node.operands[0])
+    ):
         casts.append(node.operands[0].operands[0])
-    if len(casts) < 2 or not _is(casts[1], "cast"):
+    if len(casts) < 2 or not is_named(casts[1], "cast"):
         return None
     types = (node.type.dtype, casts[1].type.dtype, casts[1].operands[0].type.dtype)
     return casts[1].operands[0] if types == ("bool", "int8", "bool") else None

@@ -34,6 +34,7 @@ from collections.abc import Sequence
 
 from ..ir.dim import Dim, Size, divided, product
 from ..ir.graph import Graph
+from ..ir.match import is_op
 from ..ir.node import Node
 from ..ir.op_view import Tensor
 from ..ops.rules import Rules
@@ -57,7 +58,7 @@ def static_reshape(graph: Graph, rules: Rules) -> list[Node]:
     """
     folded, values = [], ShapeValues()
     for node in graph.nodes:
-        if node.name not in _DYNAMIC or not node.is_call or rules.excludes(node.name):
+        if not is_op(node, *_DYNAMIC) or rules.excludes(node.name):
             continue
         data = node.operands[0]
         if not isinstance(data.type, Tensor):
@@ -108,7 +109,7 @@ def _reshaped(graph: Graph, rules: Rules, node: Node, wanted: list[Size]) -> Nod
 
 def _restores_rows(node: Node, wanted: tuple, rules: Rules) -> bool:
     """Whether an op of rows, given other dimensions, has those that were joined for it."""
-    if node.name not in _OF_ROWS or not node.is_call or rules.excludes(node.name):
+    if not is_op(node, *_OF_ROWS) or rules.excludes(node.name):
         return False
     if len(node.users) != 1:
         return False

@@ -21,6 +21,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..ir.graph import Graph
+from ..ir.match import is_op
 from ..ir.node import Node
 from ..ops.quantize import DEQUANTIZE
 from ..ops.rules import Rules
@@ -30,20 +31,20 @@ from .offset_weights import OffsetConv, matrix_of, names_with_weight, offset_con
 def without_weight_zero_points(graph: Graph, rules: Rules) -> None:
     """Write such convolutions as sums of two, or as a matmul of the channels."""
     names = names_with_weight(rules)
-    calls = (i for i, node in enumerate(graph.nodes) if node.is_call and node.name in names)
-    calls = [i for i in calls if rules.refusal(graph.nodes[i]) is None]
-    for each in list(offset_convs(graph, rules, calls)):
+    calls = (node for node in graph.nodes if is_op(node, *names))
+    calls = [node for node in calls if rules.refusal(node) is None]
+    for each in list(offset_convs(calls, rules)):
         if each.is_matmul:
             if not rules.excludes("nn.dense", "nn.matmul", "matmul"):
-                graph.replace(graph.nodes[each.conv], _dense(graph, each))
+                graph.replace(each.conv, _dense(graph, each))
         elif not rules.excludes("add"):
-            last = graph.nodes[each.conv if each.bias is None else each.bias[0]]
+            last = each.conv if each.bias is None else each.bias[0]
             graph.replace(last, _sum_of_two(graph, each))
 
 
 def _dense(graph: Graph, each: OffsetConv) -> Node:
     """Multiply the channels, which are the last, by a matrix."""
-    conv, weight = graph.nodes[each.conv], graph.nodes[each.weight]
+    conv, weight = each.conv, each.weight
     matrix = graph.constant(matrix_of(conv, weight))
     attrs = {**vars(weight.attrs), "axis": -1}
     matrix = graph.call(DEQUANTIZE, [matrix, *weight.operands[1:]], weight, **attrs)
@@ -52,7 +53,7 @@ def _dense(graph: Graph, each: OffsetConv) -> Node:
 
 def _sum_of_two(graph: Graph, each: OffsetConv) -> Node:
     """Add two convolutions, to the first of which the bias is added."""
-    conv, weight = graph.nodes[each.conv], graph.nodes[each.weight]
+    conv, weight = each.conv, each.weight
     data = conv.operands[0]
 
     def term(values: np.ndarray, scale: np.float32) -> Node:
@@ -67,6 +68,6 @@ def _sum_of_two(graph: Graph, each: OffsetConv) -> Node:
     first, sums = (term(*each) for each in terms_of(conv, weight))
     if each.bias is not None:
         # oneDNN adds a bias at no cost, but not after an operand that has no channels.
-        outer, bias = (graph.nodes[i] for i in each.bias)
+        outer, bias = each.bias
         first = graph.call(outer.name, [first, bias], outer, **vars(outer.attrs))
     return graph.call("add", [first, sums], conv, conv.type)

@@ -22,7 +22,8 @@ import numpy as np
 import pytest
 import tvm
 from tvm import relay
-from tvm.contrib.onednn.ir.numbered import Graph, users_of
+from tvm.contrib.onednn.ir.graph import Graph
+from tvm.contrib.onednn.ir.node import CALL, INPUT, Node, constant
 from tvm.contrib.onednn.ir.op_view import NoTensor, OpView, Tensor
 from tvm.contrib.onednn.ops.rules import Rules
 from tvm.contrib.onednn.ops.schema import OpSchema
@@ -128,43 +129,22 @@ def test_relay_expressions_that_call_no_op():
     assert (view.name, view.arg_names) == ("dnnl.gelu_erf", ["argument 0"])
 
 
-class Chain(Graph):
-    """A convolution of an input and a weight, and a relu after it."""
-
-    nodes = ("input", "weight", "conv", "relu")
-    operands = [[], [], [0, 1], [2]]
-    users = users_of(operands)
-    scope = [0] * 4
-
-    def __init__(self):
-        call = conv()
-        self.views = [None, None, call, OpView("nn.relu", [call.result], (call.result,))]
-        self.ops = [view and view.name for view in self.views]
-
-    def result(self, i):
-        return self.views[i].result if self.views[i] else self.views[2].args[i]
-
-    def is_fixed(self, i):
-        return i == 1
-
-    def is_tuple(self, i):
-        return False
-
-    def field(self, i):
-        return None
-
-
 def test_partitions_need_no_ir():
-    units = Units(Chain(), Rules(TABLE))
+    graph, call = Graph(), conv()
+    data = graph.append(Node(INPUT, None, [], call.args[0]))
+    weight = graph.append(constant(np.ones((4, 3, 3, 3), "float32")))
+    node = graph.append(Node(CALL, call.name, [data, weight], call.result, call.attrs))
+    relu = graph.append(Node(CALL, "nn.relu", [node], call.result, SimpleNamespace()))
+    units = Units(graph, Rules(TABLE))
     decision = OffloadDecision(units)
     assert [(fused.name, fused.chain) for fused in units.fused.values()] == [
-        ("dnnl.conv2d_relu", [2, 3])
+        ("dnnl.conv2d_relu", [node, relu])
     ]
-    assert decision.partitions == [[3]] and not decision.reasons
-    assert decision.regions.inputs([3]) == [0]
+    assert decision.partitions == [[relu]] and not decision.reasons
+    assert decision.regions.inputs([relu]) == [data]
     excluded = Rules(TABLE, Options(exclude=frozenset(["nn.conv2d"])))
-    decision = OffloadDecision(Units(Chain(), excluded))
+    decision = OffloadDecision(Units(graph, excluded))
     assert decision.partitions == []
     assert decision.reasons == {
-        3: "pruned: too small to be faster: cost of 256 elements, below 65536"
+        relu: "pruned: too small to be faster: cost of 256 elements, below 65536"
     }

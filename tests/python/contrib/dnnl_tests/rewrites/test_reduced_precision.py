@@ -28,6 +28,7 @@ from tvm import relay
 from tvm.contrib.onednn import cpu
 from tvm.contrib.onednn.rewrites.reduced_calls import ReducedCalls
 from tvm.relay.op.contrib._dnnl.ir.dataflow_graph import DataflowGraph
+from tvm.relay.op.contrib._dnnl.ir.relay_view import callee_name
 from tvm.testing import dnnl as testing
 
 from dnnl_tests.graphs.evaluate import evaluate
@@ -60,7 +61,7 @@ def ops(mod):
     counts = Counter()
     for func in mod.functions.values():
         graph = DataflowGraph(func.body)
-        for name, expr in zip(graph.ops, graph.nodes):
+        for name, expr in zip(map(callee_name, graph.nodes), graph.nodes):
             type_ = expr.checked_type
             if name:
                 fields = type_.fields if isinstance(type_, relay.TupleType) else [type_]

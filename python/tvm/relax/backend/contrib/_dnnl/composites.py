@@ -49,18 +49,18 @@ def kernel_of_composite(func: relax.Function) -> Kernel:
     fuse_formulas(graph, rules)
     graph.sort()
     units = Units(graph, rules)
-    is_supported = [units.is_supported(i) for i in range(len(graph.nodes))]
-    (last,) = graph.operands[-1]
-    inside = set(units.members(last) if is_supported[last] else ())
-    for i, node in enumerate(graph.nodes[:-1]):
-        if i not in inside and node.kind == CALL:
+    is_supported = dict(zip(graph.nodes, map(units.is_supported, graph.nodes)))
+    (last,) = graph.nodes[-1].operands
+    inside = units.members(last) if is_supported[last] else ()
+    for node in graph.nodes[:-1]:
+        if node not in inside and node.kind == CALL:
             reason = node.unsupported or rules.refusal(node) or "not fused with what follows"
             raise ValueError(
                 f"{func.attrs['Composite']} is not a oneDNN kernel: {node.name}: {reason}; "
                 "partition_for_dnnl and compile leave such a partition to TVM"
             )
     kernel = kernel_of(units, last)
-    return kernel._replace(inputs=[graph.nodes[i].origin.native.value for i in kernel.inputs])
+    return kernel._replace(inputs=[node.origin.native.value for node in kernel.inputs])
 
 
 def without_unwritable(

@@ -27,12 +27,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from tvm import relax
+from tvm.contrib.onednn.ir.node import FIELD, TUPLE, Node
 from tvm.contrib.onednn.ir.op_view import Tensor
 from tvm.contrib.onednn.ops.quantize import DEQUANTIZE, QUANTIZE
 from tvm.contrib.onednn.ops.tensors import COMPILER
 from tvm.contrib.onednn.partition.units import Units
 
-from .reader import RelaxGraph
 from .reading import ExprDict, elements, is_constant, sizes
 
 # What a partition's module says that it is.
@@ -54,7 +54,7 @@ class Kernel(NamedTuple):
     attrs : dict[str, list]
         As in the JSON graph.
     inputs : list
-        What it reads, by number in the partitioner's graph or as expressions.
+        What it reads: nodes of the partitioner's graph, or expressions.
     """
 
     name: str
@@ -69,67 +69,66 @@ class Kernel(NamedTuple):
         return {"Composite": name, KERNEL: json.dumps(description)}
 
 
-def kernel_of(units: Units, i: int) -> Kernel:
+def kernel_of(units: Units, node: Node) -> Kernel:
     """Describe an op with what is fused to it."""
-    return _KernelReader(units, i).read()
+    return _KernelReader(units, node).read()
 
 
 class _KernelReader:
     """Reads a unit: the root op, its post-ops, and how operands in 8 bits are read."""
 
-    def __init__(self, units: Units, i: int):
-        self.graph: RelaxGraph = units.ops
-        self.fused = units.fused.get(i)
-        self.chain = units.chain(i)
+    def __init__(self, units: Units, node: Node):
+        self.fused = units.fused.get(node)
+        self.chain = units.chain(node)
         # The first of several results is read, which is no op.
-        self.root, *rest = (k for k in self.chain if self.graph.field(k) is None)
+        self.root, *rest = (node for node in self.chain if node.kind != FIELD)
         parts = dict(zip(self.chain, self.fused.parts if self.fused else ()))
-        self.rest = {k: parts[k] for k in rest}
-        self.inputs: list[int] = []
-        self.dequantized: dict[int, int] = {}
+        self.rest = {node: parts[node] for node in rest}
+        self.inputs: list[Node] = []
+        self.dequantized: dict[int, Node] = {}
 
     def read(self) -> Kernel:
-        graph, root = self.graph, self.root
-        attrs = _texts(vars(graph.nodes[root].attrs))
-        for operand in graph.operands[root]:
-            for each in _tensors(graph, operand):
+        root = self.root
+        attrs = _texts(vars(root.attrs))
+        for operand in root.operands:
+            for each in operand.operands if operand.kind == TUPLE else [operand]:
                 self._add(each)
         if self.fused is None:
-            return Kernel(graph.ops[root], attrs, self.inputs)
-        attrs["root_op"] = _texts_of(graph.ops[root])
-        post_ops = [self._post_op(k, part) for k, part in self.rest.items()]
+            return Kernel(root.name, attrs, self.inputs)
+        attrs["root_op"] = _texts_of(root.name)
+        post_ops = [self._post_op(node, part) for node, part in self.rest.items()]
         # Appended last so that the order of the other inputs does not change.
-        for position, number in self.dequantized.items():
-            own = self._quantization(number)
+        for position, node in self.dequantized.items():
+            own = self._quantization(node)
             attrs.update(_texts(own, f"dequantize.{position}."))
-        for k, own in zip(self.rest, post_ops):
-            if graph.ops[k] in (QUANTIZE, DEQUANTIZE):
-                own.update(self._quantization(k))
+        for node, own in zip(self.rest, post_ops):
+            if node.name in (QUANTIZE, DEQUANTIZE):
+                own.update(self._quantization(node))
         for number, own in enumerate(post_ops):
             attrs.update(_texts(own, f"post_ops.{number}."))
         if post_ops:
-            attrs["post_ops"] = [[graph.ops[k] for k in self.rest]]
+            attrs["post_ops"] = [[node.name for node in self.rest]]
         return Kernel(self.fused.name, attrs, self.inputs)
 
-    def _add(self, i: int) -> int:
+    def _add(self, node: Node) -> int:
         """Append an input; of what is dequantized as it is read, the integers."""
         position = len(self.inputs)
-        if self.fused is not None and i in self.fused.dequantized:
-            self.dequantized[position] = i
-            i = self.graph.operands[i][0]
-        self.inputs.append(i)
+        if self.fused is not None and node in self.fused.dequantized:
+            self.dequantized[position] = node
+            node = node.operands[0]
+        self.inputs.append(node)
         return position
 
-    def _quantization(self, i: int) -> dict:
-        _, scale, zero_point = self.graph.operands[i]
-        attrs = {**vars(self.graph.nodes[i].attrs), "scale": self._add(scale)}
+    def _quantization(self, node: Node) -> dict:
+        _, scale, zero_point = node.operands
+        attrs = {**vars(node.attrs), "scale": self._add(scale)}
         return {**attrs, "zero_point": self._add(zero_point)}
 
-    def _post_op(self, i: int, part: str | None) -> dict:
-        own = dict(vars(self.graph.nodes[i].attrs))
-        if self.graph.ops[i] in (QUANTIZE, DEQUANTIZE):
+    def _post_op(self, node: Node, part: str | None) -> dict:
+        own = dict(vars(node.attrs))
+        if node.name in (QUANTIZE, DEQUANTIZE):
             return own
-        for position, operand in enumerate(self.graph.operands[i]):
+        for position, operand in enumerate(node.operands):
             if operand not in self.chain:
                 own["operand"] = self._add(operand)
                 if position == 0:
@@ -137,10 +136,6 @@ class _KernelReader:
         if part == "bias":
             own["is_bias"] = True
         return own
-
-
-def _tensors(graph: RelaxGraph, i: int) -> list[int]:
-    return graph.operands[i] if graph.is_tuple(i) else [i]
 
 
 def _texts(attrs: dict[str, Any], prefix: str = "") -> dict[str, list]:

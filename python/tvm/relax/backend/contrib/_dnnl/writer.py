@@ -59,7 +59,7 @@ class FunctionWriter:
         self, builder: relax.BlockBuilder, units: Units, decision: OffloadDecision, prefix: str
     ):
         self._builder, self._units, self._regions = builder, units, decision.regions
-        self._graph: RelaxGraph = units.ops
+        self._graph: RelaxGraph = units.graph
         self._partitions = decision.partitions
         used = {var.name_hint for var in builder.get().get_global_vars()}
         names = (f"{prefix}_{number}" for number in itertools.count())
@@ -68,8 +68,7 @@ class FunctionWriter:
         # By node: the partition that it is in.
         self._part_of: dict[Node, int] = {}
         for k, members in enumerate(self._partitions):
-            for i in units.hidden(members):
-                self._part_of[self._graph.nodes[i]] = k
+            self._part_of.update(dict.fromkeys(units.hidden(members), k))
         self._body = Body(builder, offloaded=self._part_of)
         # What could not be written; variables of their types stand for them.
         self._unwritable: dict[Node, Exception] = {}
@@ -120,8 +119,8 @@ class FunctionWriter:
         nodes, results = [unit], [unit]
         if not isinstance(unit, Node):
             members = self._partitions[unit]
-            nodes = [self._graph.nodes[i] for i in members if self._graph.nodes[i].is_call]
-            results = [self._graph.nodes[i] for i in self._regions.outputs(members)]
+            nodes = [node for node in members if node.is_call]
+            results = self._regions.outputs(members)
         errors = error.errors if isinstance(error, UnwritableOps) else dict.fromkeys(nodes, error)
         self._unwritable = {**errors, **self._unwritable}
         for node in results:
@@ -173,7 +172,7 @@ class FunctionWriter:
         if isinstance(unit, Node):
             return [unit]
         members = self._partitions[unit]
-        return [self._graph.nodes[k] for i in members for k in self._units.members(i)]
+        return [each for node in members for each in self._units.members(node)]
 
     def _write_unit(self, unit) -> None:
         body = self._body
@@ -238,9 +237,8 @@ class FunctionWriter:
         members, body = self._partitions[k], self._body
         partition, symbols, type_ = self._partition(members, self.names[k])
         var = self._builder.add_func(partition, self.names[k])
-        nodes = self._graph.nodes
-        args = [*(body.read(nodes[i]) for i in self._regions.inputs(members)), *symbols]
-        outputs = [nodes[i] for i in self._regions.outputs(members)]
+        args = [*map(body.read, self._regions.inputs(members)), *symbols]
+        outputs = self._regions.outputs(members)
         call = relax.Call(var, args, ret_ty=type_)
         if len(outputs) == 1:
             self._bind(outputs[0], call)
@@ -251,21 +249,19 @@ class FunctionWriter:
         for index, node in enumerate(outputs):
             self._bind(node, relax.TupleGetItem(results, index))
 
-    def _partition(self, members: list[int], name: str) -> tuple:
+    def _partition(self, members: list[Node], name: str) -> tuple:
         """Return the function of a region, as `_new_function` does."""
-        nodes, params = self._graph.nodes, []
-        body = Body(self._builder, variable=relax.Var)
+        body, params = Body(self._builder, variable=relax.Var), []
         num_threads = self._units.rules.options.num_threads
         # Writes what the code generator will: an op at which that raises stays on TVM.
         generated = GraphWriter(name, num_threads)
-        for i in self._regions.inputs(members):
-            expr = self._body.read(nodes[i])
+        for node in self._regions.inputs(members):
+            expr = self._body.read(node)
             param = relax.Var(getattr(expr, "name", "x"), expr.ty)
-            body.known[nodes[i]] = param
-            generated.add_input(param, nodes[i].results)
+            body.known[node] = param
+            generated.add_input(param, node.results)
             params.append(param)
-        for i in members:
-            node = nodes[i]
+        for node in members:
             if node.kind == TUPLE:
                 continue
             if node.kind == FIELD:
@@ -274,19 +270,19 @@ class FunctionWriter:
                 generated.add_name(body.known[node], value)
                 continue
             try:
-                self._call_kernel(i, body, generated)
+                self._call_kernel(node, body, generated)
             except UnwritableOps as error:
                 self._unwritable.update(error.errors)
                 body.known[node] = relax.Var(name_of(node), type_from(node.type))
                 generated.add_input(body.known[node], node.results)
-        outputs = [body.known[nodes[i]] for i in self._regions.outputs(members)]
+        outputs = [body.known[node] for node in self._regions.outputs(members)]
         result = outputs[0] if len(outputs) == 1 else relax.Tuple(outputs)
         generated.heads(result)
         n = {NUM_THREADS: num_threads} if num_threads else {}
         attrs = {"Codegen": COMPILER, "global_symbol": name, **n}
         return _new_function(params, body.bindings, result, attrs)
 
-    def _call_kernel(self, i: int, outer: Body, generated: GraphWriter) -> None:
+    def _call_kernel(self, unit: Node, outer: Body, generated: GraphWriter) -> None:
         """Bind the composite of an op with what is fused to it, and its result.
 
         Raises
@@ -294,32 +290,30 @@ class FunctionWriter:
         UnwritableOps
             Naming the op, or the root of what is fused.
         """
-        op = self._graph.nodes[self._units.chain(i)[0]]
+        op = self._units.chain(unit)[0]
         try:
-            kernel = kernel_of(self._units, i)
-            inputs = [self._graph.nodes[k] for k in kernel.inputs]
-            args = [outer.read(node) for node in inputs]
+            kernel = kernel_of(self._units, unit)
+            args = [outer.read(node) for node in kernel.inputs]
             params = [relax.Var(f"x{k}", arg.ty) for k, arg in enumerate(args)]
             known: dict[Node, relax.Expr] = {}
-            for node, param in zip(inputs, params):
+            for node, param in zip(kernel.inputs, params):
                 known.setdefault(node, param)
             body = Body(self._builder, known, is_closed=True)
-            for k in self._units.members(i):
-                node = self._graph.nodes[k]
+            for node in self._units.members(unit):
                 op = node if node.is_call else op
                 body.known[node] = body.emit(body.value(node))
                 difference = type_difference(body.known[node].ty, node.type)
                 if difference is not None:
                     raise TypeError(difference)
-            attrs, result = kernel.function_attrs(), body.known[node]
+            attrs, result = kernel.function_attrs(), body.known[unit]
             func, symbols, type_ = _new_function(params, body.bindings, result, attrs)
-            callee = outer.bind(func, f"{name_of(node)}_kernel", func.ty)
+            callee = outer.bind(func, f"{name_of(unit)}_kernel", func.ty)
             call = relax.Call(callee, [*args, *symbols], ret_ty=type_)
-            outer.known[node] = outer.bind(call, name_of(node), type_)
-            for constant, arg in zip(inputs, args):
+            outer.known[unit] = outer.bind(call, name_of(unit), type_)
+            for constant, arg in zip(kernel.inputs, args):
                 if constant.kind == CONSTANT:
                     generated.add_constant(arg, constant.results)
-            generated.add_kernel(outer.known[node], kernel, args, node.results)
+            generated.add_kernel(outer.known[unit], kernel, args, unit.results)
         # What TVM cannot express of an op costs that op alone.
         except Exception as error:  # pylint: disable=broad-except
             raise UnwritableOps({op: error}) from error

@@ -124,7 +124,7 @@ def offload(function: TypedFunction, rules: Rules) -> Rewritten:
     def read():
         nonlocal has_dynamic_shapes
         graph = RelayGraph(function.func, rules.options.exclude, function.graph)
-        has_dynamic_shapes = any(str(name).startswith("dyn.") for name in graph.ops)
+        has_dynamic_shapes = any(str(node.name).startswith("dyn.") for node in graph.nodes)
         return graph
 
     def write(units, decision):

@@ -64,6 +64,19 @@ class RelayNode(Node):
         """Whether TVM's VM can tell the shape of the result."""
         return self.name.startswith(f"{COMPILER}.") or has_shape_function(self.name)
 
+    @property
+    def is_fixed(self) -> bool:
+        """Whether it is no input of a partition that reads it: a constant or a function."""
+        is_function = self.kind == NATIVE and isinstance(self.origin.native, relay.Function)
+        return self.kind == CONSTANT or is_function
+
+    @property
+    def calls(self) -> list[OpView]:
+        """The call that it is, or the calls in a composite."""
+        if self.kind == CALL and is_composite(self.origin.native):
+            return [view_of(call) for call in op_calls(self.origin.native.op.body)]
+        return super().calls
+
 
 class RelayGraph(Graph):
     """The graph of an expression of Relay.
@@ -159,20 +172,6 @@ class RelayGraph(Graph):
         if is_opaque(callee):
             return "function", [op_name(call) for call in op_calls(callee.body)], why_opaque(callee)
         return None
-
-    def is_fixed(self, i: int) -> bool:
-        """Whether a node is a constant or a function: no input of a partition."""
-        node = self.nodes[i]
-        is_function = node.kind == NATIVE and isinstance(node.origin.native, relay.Function)
-        return node.kind == CONSTANT or is_function
-
-    def calls(self, i: int) -> list[OpView]:
-        """Return the call that a node is, or the calls in a composite."""
-        node = self.nodes[i]
-        native = node.origin.native if node.origin is not None else None
-        if native is not None and is_composite(native):
-            return [view_of(call) for call in op_calls(native.op.body)]
-        return [node] if node.is_call else []
 
 
 def _types_of(expr: relay.Expr) -> Value:

@@ -158,7 +158,7 @@ class RelayDescription(Description):
         if not is_partition(func):
             return super().native(node)
         graph, rules = RelayGraph(func.body), Rules({})
-        everything = SimpleNamespace(partitions=[list(range(len(graph.nodes)))], reasons={})
+        everything = SimpleNamespace(partitions=[graph.nodes], reasons={})
         inner = RelayDescription(
             *(self._mod, func, graph, rules, self.function),
             *(Units(graph, rules), everything, [callee.name_hint]),

@@ -65,7 +65,7 @@ class FunctionWriter:
 
     def __init__(self, function: TypedFunction, units: Units, decision: OffloadDecision):
         self._units, self._regions = units, decision.regions
-        self._graph: RelayGraph = units.ops
+        self._graph: RelayGraph = units.graph
         options = units.rules.options
         prefix = re.sub(r"\W", "_", f"tvmgen_{options.mod_name}_{COMPILER}_{function.name}")
         used = {var.name_hint for var in function.mod.functions}
@@ -75,14 +75,13 @@ class FunctionWriter:
         offloaded = set()
         # What could not be written; variables of their types stand for them.
         self._unwritable: dict[Node, Exception] = {}
-        # By number of a member.
-        self._part_of: dict[int, _Partition] = {}
+        self._part_of: dict[Node, _Partition] = {}
         for name, members in zip(free, decision.partitions):
             part = _Partition(name, units, self._regions, members, options.num_threads)
             self._unwritable.update(part.unwritable)
             self.partitions[part.var] = part.func
             self._part_of.update(dict.fromkeys(members, part))
-            offloaded.update(self._graph.nodes[k] for k in units.hidden(members))
+            offloaded.update(units.hidden(members))
         self._body = Body(offloaded=offloaded)
 
     def write(self) -> relay.Function:
@@ -93,19 +92,17 @@ class FunctionWriter:
         UnwritableOps
             Naming all ops that cannot be written.
         """
-        nodes, known = self._graph.nodes, self._body.known
-        operands = self._units.ops.operands
-        stack = [len(nodes) - 1]
+        result, known = self._graph.nodes[-1], self._body.known
+        stack = [result]
         while stack:
-            i = stack[-1]
-            node = nodes[i]
-            part = self._part_of.get(i)
-            needs = part.inputs if part is not None else operands[i]
+            node = stack[-1]
+            part = self._part_of.get(node)
+            needs = part.inputs if part is not None else node.operands
             if part is None and self._body.is_written_as_read(node):
                 # What is no longer in the graph, such as a constant, is written where it is read.
                 read = (operand.current for operand in node.origin.operands)
-                needs = [operand.index for operand in read if operand.is_live]
-            missing = [] if node in known else [k for k in needs if nodes[k] not in known]
+                needs = [operand for operand in read if operand.is_live]
+            missing = [] if node in known else [need for need in needs if need not in known]
             if missing:
                 # The last pushed is built first: keep the order of evaluation.
                 stack.extend(reversed(missing))
@@ -114,7 +111,7 @@ class FunctionWriter:
             if node in known:
                 continue
             if part is not None:
-                known[node] = part.result(i, node, known)
+                known[node] = part.result(node, known)
                 continue
             try:
                 known[node] = self._body.value(node)
@@ -123,7 +120,7 @@ class FunctionWriter:
                 known[node] = relay.var("unwritable", type_of(node))
         if self._unwritable:
             raise UnwritableOps(self._unwritable)
-        return known[nodes[-1]]
+        return known[result]
 
 
 class _Partition:
@@ -135,25 +132,23 @@ class _Partition:
         The ops that could not be written.
     """
 
-    def __init__(self, name: str, units: Units, regions, members: list[int], num_threads):
-        nodes = units.ops.nodes
+    def __init__(self, name: str, units: Units, regions, members: list[Node], num_threads):
         self.var, self.inputs = relay.GlobalVar(name), regions.inputs(members)
-        params = [relay.var(f"{name}_i{k}", type_of(nodes[i])) for k, i in enumerate(self.inputs)]
-        body = Body(dict(zip((nodes[i] for i in self.inputs), params)), is_for_onednn=True)
+        params = [relay.var(f"{name}_i{k}", type_of(node)) for k, node in enumerate(self.inputs)]
+        body = Body(dict(zip(self.inputs, params)), is_for_onednn=True)
         self.unwritable: dict[Node, Exception] = {}
-        for i in members:
+        for node in members:
             try:
-                body.known[nodes[i]] = _kernel(units, i, body)
+                body.known[node] = _kernel(units, node, body)
             except UnwritableOps as error:
                 self.unwritable.update(error.errors)
-                body.known[nodes[i]] = relay.var("unwritable", type_of(nodes[i]))
+                body.known[node] = relay.var("unwritable", type_of(node))
         # The runtime returns tensors, no tuple in a tuple: an output that is a tuple becomes one
         # output for each of its fields.
-        self._fields: dict[int, list[tuple[Node, int | None]]] = {}
+        self._fields: dict[Node, list[tuple[Node, int | None]]] = {}
         self._position: dict[tuple[Node, int | None], int] = {}
         results, types = [], []
-        for i in regions.outputs(members):
-            node = nodes[i]
+        for node in regions.outputs(members):
             if node.kind == FIELD:
                 tensors = [(node.operands[0], node.attrs.index, type_of(node))]
             elif node.returns_tuple:
@@ -161,7 +156,7 @@ class _Partition:
                 tensors = [(node, index, field) for index, field in enumerate(fields)]
             else:
                 tensors = [(node, None, type_of(node))]
-            self._fields[i] = [(source, index) for source, index, _ in tensors]
+            self._fields[node] = [(source, index) for source, index, _ in tensors]
             for source, index, field in tensors:
                 if (source, index) not in self._position:
                     self._position[source, index] = len(results)
@@ -182,23 +177,20 @@ class _Partition:
             # The codegens read it: src/relay/backend/contrib/dnnl/options.h.
             attrs["dnnl_num_threads"] = tir.IntImm("int32", num_threads)
         self.func = func.with_attr(attrs)
-        self._nodes = nodes
         self._call: relay.Call | None = None
 
-    def result(self, i: int, node: Node, known: dict[Node, relay.Expr]) -> relay.Expr:
+    def result(self, node: Node, known: dict[Node, relay.Expr]) -> relay.Expr:
         """Return what stands for an output of the region outside.
 
         Parameters
         ----------
-        i : int
-            The number of the output.
         node : Node
             The output.
         known : dict[Node, relay.Expr]
             What stands for the region's inputs.
         """
         if self._call is None:
-            args = [known[self._nodes[k]] for k in self.inputs]
+            args = [known[node] for node in self.inputs]
             self._call = relay.Call(self.var, args)
         values = [
             (
@@ -206,43 +198,40 @@ class _Partition:
                 if len(self._position) == 1
                 else relay.TupleGetItem(self._call, self._position[field])
             )
-            for field in self._fields[i]
+            for field in self._fields[node]
         ]
         return relay.Tuple(values) if node.returns_tuple else values[0]
 
 
-def _kernel(units: Units, i: int, body: Body) -> relay.Expr:
+def _kernel(units: Units, node: Node, body: Body) -> relay.Expr:
     """Return an op, or the call of the composite with what is fused to it."""
-    fused, node = units.fused.get(i), units.ops.nodes[i]
-    if fused is not None:
-        return _composite(fused, units.ops, body)
+    if node in units.fused:
+        return _composite(units.fused[node], body)
     try:
         return body.value(node)
     except Exception as error:  # pylint: disable=broad-except
         raise UnwritableOps({node: error}) from error
 
 
-def _composite(fused: Fused, graph: RelayGraph, outer: Body) -> relay.Call:
+def _composite(fused: Fused, outer: Body) -> relay.Call:
     """Return the call of a composite, of what its operands are known by."""
-    nodes = graph.nodes
     params: list[relay.Var] = []
     args: list[relay.Expr] = []
     body = Body({}, is_for_onednn=True)
-    for number in (*fused.dequantized, *fused.chain):
-        for operand in nodes[number].operands:
+    for node in (*fused.dequantized, *fused.chain):
+        for operand in node.operands:
             if operand not in body.known:
                 param = relay.var(f"FunctionVar_{len(params)}", type_of(operand))
                 body.known[operand] = param
                 params.append(param)
                 args.append(outer.read(operand))
         try:
-            body.known[nodes[number]] = body.value(nodes[number])
+            body.known[node] = body.value(node)
         except Exception as error:  # pylint: disable=broad-except
-            op = nodes[number] if nodes[number].is_call else nodes[fused.chain[0]]
-            raise UnwritableOps({op: error}) from error
-    last = nodes[fused.chain[-1]]
+            raise UnwritableOps({node if node.is_call else fused.chain[0]: error}) from error
+    last = fused.chain[-1]
     func = relay.Function(params, body.known[last], type_of(last))
-    ops = "".join(f"{graph.ops[i]}_" for i in fused.chain if graph.ops[i])
+    ops = "".join(f"{node.name}_" for node in fused.chain if node.name)
     attrs = {
         "PartitionedFromPattern": ops,
         "Composite": fused.name,
@@ -287,8 +276,7 @@ def check_types(partitions: dict, units: Units, decision: OffloadDecision) -> No
         error = _type_error(func)
         if error is None:
             continue
-        nodes = [units.ops.nodes[k] for i in members for k in units.members(i)]
-        nodes = [node for node in nodes if node.is_call]
+        nodes = [each for node in members for each in units.members(node) if each.is_call]
         alone = (_alone([node], functools.partial(Body.value, node=node)) for node in nodes)
         errors = dict(zip(nodes, map(_type_error, alone)))
         wrong = {node: each for node, each in errors.items() if each is not None}
@@ -329,11 +317,10 @@ def check_codegen(functions: list[relay.Function], units: Units, decision: Offlo
         if error is None:
             continue
         errors = {}
-        for i in members:
-            root = units.ops.nodes[units.chain(i)[0]]
+        for node in members:
+            root = units.chain(node)[0]
             if root.is_call:
-                nodes = [units.ops.nodes[k] for k in units.members(i)]
-                alone = _alone(nodes, functools.partial(_kernel, units, i))
+                alone = _alone(units.members(node), functools.partial(_kernel, units, node))
                 mod = relay.transform.InferType()(tvm.IRModule.from_expr(alone))
                 errors[root] = _codegen_error(mod["main"].with_attr("global_symbol", "main"))
         failing = {root: each for root, each in errors.items() if each is not None}

@@ -29,15 +29,13 @@ from typing import NamedTuple
 
 import tvm
 from tvm import ir, relay
-from tvm.contrib.onednn.ir.numbered import Graph, users_of
-from tvm.contrib.onednn.ir.op_view import OpView, Value
 from tvm.contrib.onednn.ops.tensors import COMPILER
 from tvm.contrib.onednn.report.record import Record
 from tvm.relay import expr as relay_expr
 from tvm.relay import function as relay_function
 from tvm.relay.analysis import post_order_visit
 
-from .relay_view import callee_name, op_name, value_of, view_of
+from .relay_view import callee_name, op_name
 
 # Functions with one of these attributes are single units to whoever made them.
 OPAQUE = ("Composite", "Compiler", "Primitive", "Extern")
@@ -163,7 +161,7 @@ def op_calls(root: relay.Expr) -> list[relay.Call]:
     return calls
 
 
-class DataflowGraph(Graph):
+class DataflowGraph:
     """An expression and all that it is computed from, numbered so that operands come first.
 
     Parameters
@@ -177,13 +175,15 @@ class DataflowGraph(Graph):
         The expressions by number.
     operands : list[list[int]]
         What each is computed from, in the order of `edges`.
+    scope : list[int]
+        When each is evaluated, see `tvm.contrib.onednn.ir.graph.Graph`: 0 is the root's. What
+        several scopes share is in the innermost that holds them all.
     """
 
     def __init__(self, root: relay.Expr):
         self.nodes: list[relay.Expr] = []
         self.operands: list[list[int]] = []
         self._inner: list[list[bool]] = []
-        self._results: dict[int, Value] = {}
         # Expressions are told apart by their address: the list keeps them alive.
         number: dict[int, int | None] = {root.handle.value: None}
         stack = [(root, below := edges(root), iter(below))]
@@ -201,11 +201,9 @@ class DataflowGraph(Graph):
                 self.nodes.append(expr)
                 self.operands.append([number[operand.handle.value] for operand, _ in below])
                 self._inner.append([inner for _, inner in below])
-        self.users = users_of(self.operands)
         self.scope = self._scopes()
 
     def _scopes(self) -> list[int]:
-        """Find the scope of each expression: 0 is the root's."""
         parent, depth = [0], [0]
         scope: list[int | None] = [None] * len(self.nodes)
         scope[-1] = 0
@@ -224,31 +222,6 @@ class DataflowGraph(Graph):
                         other = parent[other]
                 scope[operand] = own
         return scope
-
-    @functools.cached_property
-    def ops(self) -> list[str | None]:
-        """The op of each call: a Relay op, or a function of oneDNN that stands for one."""
-        return [None if view is None else view.name for view in self.views]
-
-    @functools.cached_property
-    def views(self) -> list[OpView | None]:
-        """Each call in `ops` as rules see it."""
-        return [view_of(expr) for expr in self.nodes]
-
-    def result(self, i: int) -> Value:
-        """Return what an expression computes."""
-        if i not in self._results:
-            self._results[i] = value_of(self.nodes[i])
-        return self._results[i]
-
-    def is_fixed(self, i: int) -> bool:
-        """Whether an expression is a constant or a function."""
-        return isinstance(self.nodes[i], (relay.Constant, relay.Function))
-
-    def field(self, i: int) -> int | None:
-        """Return which field of a tuple an expression is; None if it is none."""
-        expr = self.nodes[i]
-        return expr.index if isinstance(expr, relay.TupleGetItem) else None
 
     def rebuild(
         self,

@@ -26,6 +26,7 @@ from tvm.contrib.onednn.ops.rules import Rules
 from tvm.contrib.onednn.partition.fuse import find_fused
 
 from ..ir.dataflow_graph import Rewritten, TypedFunction
+from ..reader import RelayGraph
 
 
 def write_for_patterns(function: TypedFunction, rules: Rules) -> Rewritten:
@@ -35,16 +36,17 @@ def write_for_patterns(function: TypedFunction, rules: Rules) -> Rewritten:
     `add` that a pattern matches it takes the first, whichever oneDNN can add the other to.
     """
     graph = function.graph
-    if DEQUANTIZE not in graph.ops:
+    nodes = RelayGraph(function.func, read=graph)
+    if all(node.name != DEQUANTIZE for node in nodes.nodes):
         return Rewritten(function.func)
-    pairs = (pair for each in find_fused(graph, rules) for pair in zip(each.chain, each.chain[1:]))
-    swapped = {i for k, i in pairs if graph.ops[i] == "add" and graph.operands[i][0] != k}
+    pairs = (pair for each in find_fused(nodes, rules) for pair in zip(each.chain, each.chain[1:]))
+    swapped = {i.index for k, i in pairs if i.name == "add" and i.operands[0] is not k}
 
     def build(i, done):
         own = {
             k: _copy(done[k])
             for k in graph.operands[i]
-            if graph.ops[k] == DEQUANTIZE and len(graph.users[k]) > 1
+            if nodes.nodes[k].name == DEQUANTIZE and len(nodes.nodes[k].users) > 1
         }
         expr = graph.remake(i, ChainMap(own, done))
         return relay.add(*reversed(expr.args)) if i in swapped else expr

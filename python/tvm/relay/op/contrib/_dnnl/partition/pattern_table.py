@@ -32,8 +32,8 @@ from tvm.contrib.onednn.ops.tensors import COMPILER
 from tvm.contrib.onednn.partition.fuse import Fused
 from tvm.relay.dataflow_pattern import DFPattern, is_op, wildcard
 
-from ..ir.dataflow_graph import DataflowGraph
 from ..ir.relay_view import op_name, view_of
+from ..reader import RelayGraph
 
 # Ops by their names in that of a composite, where they differ.
 _OPS = {"bias": BIAS_OPS, "sum": ("add",), "relu": ("nn.relu",), "quantize": (QUANTIZE,)}
@@ -177,14 +177,14 @@ def _is_fused(
     rules = Rules(rows)
     if path is None or rules.refusal(view_of(path[0])) is not None:
         return False
-    graph = DataflowGraph(call)
-    root = next(i for i, node in enumerate(graph.nodes) if node.same_as(path[0]))
-    fused = Fused(graph, rules, root)
+    nodes = RelayGraph(call).nodes
+    root = next(node for node in nodes if path[0].same_as(node.origin.native))
+    fused = Fused(root, rules)
     fused.grow(set())
-    if fused.name != name or fused.chain[-1] != len(graph.nodes) - 1:
+    if fused.name != name or fused.chain[-1] is not nodes[-1]:
         return False
-    operands = {k for i in fused.chain for k in graph.operands[i]}.difference(fused.chain)
-    matched = {k for k in operands if graph.ops[k] == DEQUANTIZE}
+    operands = {o for node in fused.chain for o in node.operands}.difference(fused.chain)
+    matched = {node for node in operands if node.name == DEQUANTIZE}
     return not fused.dequantized or matched == set(fused.dequantized)
 
 

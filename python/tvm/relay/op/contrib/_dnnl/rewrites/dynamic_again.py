@@ -28,7 +28,7 @@ from tvm import relay
 from tvm.contrib.onednn.ops.rules import Rules
 
 from ..ir.dataflow_graph import Rewritten, TypedFunction, has_attr, with_attrs
-from ..ir.relay_view import shape_of
+from ..ir.relay_view import op_name, shape_of
 
 # The attribute of a function some of whose reshapes were dynamic.
 HAS_STATIC_RESHAPES = "dnnl_static_reshape"
@@ -40,8 +40,8 @@ def dynamic_again(function: TypedFunction, rules: Rules) -> Rewritten:
         return Rewritten(function.func)
     graph = function.graph
     replacements = {}
-    for i, name in enumerate(graph.ops):
-        call = graph.nodes[i]
+    for i, call in enumerate(graph.nodes):
+        name = op_name(call)
         if name not in ("reshape", "nn.dense") or None not in shape_of(call):
             continue
         if name == "reshape":
