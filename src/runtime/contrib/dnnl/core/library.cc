@@ -83,11 +83,17 @@ void CheckLibraryVersion() { CheckVersion(dnnl_version()->major, dnnl_version()-
 bool HasISA(ISA wanted) {
   switch (wanted) {
     case ISA::kAVX2:
-      return HasISA(dnnl::cpu_isa::avx2);
+#if defined(__GNUC__) && defined(__x86_64__)
+      return HasISA(dnnl::cpu_isa::avx2) && __builtin_cpu_supports("fma");
+#else
+      return false;
+#endif
     case ISA::kAVX512:
       return HasISA(dnnl::cpu_isa::avx512_core);
-    default:
+    case ISA::kAVX512VNNI:
       return HasISA(dnnl::cpu_isa::avx512_core_vnni);
+    default:
+      return HasISA(dnnl::cpu_isa::avx512_core_bf16);
   }
 }
 

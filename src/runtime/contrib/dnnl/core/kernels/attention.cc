@@ -35,6 +35,7 @@
 #include "attention_rows.h"
 #include "attention_tiles.h"
 #include "cpu_clones.h"
+#include "isa.h"
 #include "vectors.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
@@ -273,10 +274,8 @@ struct Code {
   }
 
 DNNL_ATTENTION_CODE(Any, 4, )
-#if defined(__GNUC__) && defined(__x86_64__)
-DNNL_ATTENTION_CODE(AVX2, 8, __attribute__((target("avx2,fma"))))
-DNNL_ATTENTION_CODE(AVX512, 16, __attribute__((target("avx512f,avx2,fma"))))
-#endif
+DNNL_ATTENTION_CODE(AVX2, 8, DNNL_AVX2)
+DNNL_ATTENTION_CODE(AVX512, 16, DNNL_AVX512)
 
 #if DNNL_HAS_PAIRS
 template <typename T>
@@ -296,20 +295,14 @@ bool UsesPairs(const AttentionShape& shape) {
 #endif
 
 template <typename T>
-Code<T> CodeForCPU() {
-#if defined(__GNUC__) && defined(__x86_64__)
-  if (__builtin_cpu_supports("avx512f")) {
-    Code<T> code = {RunAVX512<T>, JoinAVX512, StoreAVX512<T>};
+Code<T> OwnCode() {
+  auto code =
+      CodeForCPU<Code<T>>({RunAny<T>, JoinAny, StoreAny<T>}, {RunAVX2<T>, JoinAVX2, StoreAVX2<T>},
+                          {RunAVX512<T>, JoinAVX512, StoreAVX512<T>});
 #if DNNL_HAS_PAIRS
-    if (__builtin_cpu_supports("avx512bf16")) code.run_pairs = RunPairs<T>;
+  if (HasISA(ISA::kAVX512BF16)) code.run_pairs = RunPairs<T>;
 #endif
-    return code;
-  }
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
-    return {RunAVX2<T>, JoinAVX2, StoreAVX2<T>};
-  }
-#endif
-  return {RunAny<T>, JoinAny, StoreAny<T>};
+  return code;
 }
 
 /*! \brief The floats of the workspace of a task, whatever the numbers of rows are. */
@@ -326,7 +319,7 @@ int64_t WorkspaceOfTask(const AttentionShape& shape) {
 
 template <typename T>
 void RunAll(const AttentionShape& shape, const AttentionData<T>& data) {
-  static const Code<T> code = CodeForCPU<T>();
+  static const Code<T> code = OwnCode<T>();
   auto run = code.run;
 #if DNNL_HAS_PAIRS
   if (code.run_pairs != nullptr && UsesPairs<T>(shape)) run = code.run_pairs;

@@ -26,6 +26,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "isa.h"
+
 #if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__)
 #define DNNL_HAS_X86_LOOPS
 #include <immintrin.h>
@@ -77,14 +79,11 @@ struct BlockLoops {
 
   BlockLoops() {
 #ifdef DNNL_HAS_X86_LOOPS
-    const bool is_avx512 = __builtin_cpu_supports("avx512f") &&
-                           __builtin_cpu_supports("avx512bw") &&
-                           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
-    if (is_avx512) {
+    if (HasISA(ISA::kAVX512)) {
       has_groups = true;
       multiply = avx512::MultiplyBlocks;
       dequantize = avx512::DequantizeBlocks;
-    } else if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+    } else if (HasISA(ISA::kAVX2)) {
       multiply = avx2::MultiplyBlocks;
       dequantize = avx2::DequantizeBlocks;
     }

@@ -59,10 +59,9 @@ DNNL_INLINE void MultiplyTile(const float* weights, int channels, int64_t count,
   }
 }
 
-__attribute__((target("avx512f"))) void MultiplyOnAVX512(const float* weights, int64_t channels,
-                                                         int64_t count, const float* panels,
-                                                         int64_t rows, float* dst,
-                                                         int64_t dst_stride) {
+DNNL_AVX512 void MultiplyOnAVX512(const float* weights, int64_t channels, int64_t count,
+                                  const float* panels, int64_t rows, float* dst,
+                                  int64_t dst_stride) {
   // Two panels stay in the caches while all channels are multiplied by them.
   for (int64_t m = 0; m < rows; m += 2 * kLanes) {
     const int64_t some = std::min<int64_t>(2 * kLanes, rows - m);

@@ -96,12 +96,8 @@ DNNL_INLINE void ComputeRow(const RowWork& work) {
 }
 
 void ComputeOnAny(const RowWork& work) { ComputeRow<8>(work); }
-#if defined(__GNUC__) && defined(__x86_64__)
-__attribute__((target("avx2,fma"))) void ComputeOnAVX2(const RowWork& work) { ComputeRow<8>(work); }
-__attribute__((target("avx512f"))) void ComputeOnAVX512(const RowWork& work) {
-  ComputeRow<16>(work);
-}
-#endif
+DNNL_AVX2 void ComputeOnAVX2(const RowWork& work) { ComputeRow<8>(work); }
+DNNL_AVX512 void ComputeOnAVX512(const RowWork& work) { ComputeRow<16>(work); }
 
 /*! \brief The code for a CPU, and the channels of a block. */
 struct Code {
@@ -109,24 +105,19 @@ struct Code {
   int lanes;
 };
 
-/*! \brief That for this CPU, or for the one that ONEDNN_MAX_CPU_ISA says. */
-Code CodeForCPU() {
-#if defined(__GNUC__) && defined(__x86_64__)
-  if (HasISA(ISA::kAVX512)) return {ComputeOnAVX512, 16};
-  if (HasISA(ISA::kAVX2) && __builtin_cpu_supports("fma")) return {ComputeOnAVX2, 8};
-#endif
-  return {ComputeOnAny, 8};
+Code OwnCode() {
+  return CodeForCPU<Code>({ComputeOnAny, 8}, {ComputeOnAVX2, 8}, {ComputeOnAVX512, 16});
 }
 
 }  // namespace
 
-int DepthwiseLanes() { return CodeForCPU().lanes; }
+int DepthwiseLanes() { return OwnCode().lanes; }
 
 void DepthwiseConv(const DepthwiseShape& shape, const float* src, const float* weights,
                    float* dst) {
   // Products of vectors that are worth a thread.
   constexpr int64_t kWork = 1 << 15;
-  const Code code = CodeForCPU();
+  const Code code = OwnCode();
   const auto& [depth, height, width] = shape.axes;
   const int64_t taps = depth.kernel * height.kernel * width.kernel;
   const int64_t rows = depth.dst * height.dst;

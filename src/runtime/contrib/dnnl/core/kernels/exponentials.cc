@@ -22,6 +22,7 @@
  * \brief The exponential function and the sigmoid, in vectors.
  */
 #include "functions.h"
+#include "isa.h"
 #include "vectors.h"
 // The last one.
 #include "cpu_clones.h"
@@ -70,40 +71,30 @@ template <typename Function>
 void ComputeOnAny(const float* src, float* dst, int64_t count) {
   Compute<4, Function>(src, dst, count);
 }
-#if defined(__GNUC__) && defined(__x86_64__)
 template <typename Function>
-__attribute__((target("avx2,fma"))) void ComputeOnAVX2(const float* src, float* dst,
-                                                       int64_t count) {
+DNNL_AVX2 void ComputeOnAVX2(const float* src, float* dst, int64_t count) {
   Compute<8, Function>(src, dst, count);
 }
 template <typename Function>
-__attribute__((target("avx512f"))) void ComputeOnAVX512(const float* src, float* dst,
-                                                        int64_t count) {
+DNNL_AVX512 void ComputeOnAVX512(const float* src, float* dst, int64_t count) {
   Compute<16, Function>(src, dst, count);
 }
-#endif
 
-/*! \brief The code for this CPU. */
 template <typename Function>
-FloatFunction CodeForCPU() {
-#if defined(__GNUC__) && defined(__x86_64__)
-  if (__builtin_cpu_supports("avx512f")) return ComputeOnAVX512<Function>;
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
-    return ComputeOnAVX2<Function>;
-  }
-#endif
-  return ComputeOnAny<Function>;
+FloatFunction OwnCode() {
+  return CodeForCPU<FloatFunction>(ComputeOnAny<Function>, ComputeOnAVX2<Function>,
+                                   ComputeOnAVX512<Function>);
 }
 
 }  // namespace
 
 void Exp(const float* src, float* dst, int64_t count) {
-  static const FloatFunction code = CodeForCPU<ExpFunction>();
+  static const FloatFunction code = OwnCode<ExpFunction>();
   code(src, dst, count);
 }
 
 void Sigmoid(const float* src, float* dst, int64_t count) {
-  static const FloatFunction code = CodeForCPU<SigmoidFunction>();
+  static const FloatFunction code = OwnCode<SigmoidFunction>();
   code(src, dst, count);
 }
 

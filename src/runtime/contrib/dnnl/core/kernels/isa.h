@@ -26,10 +26,29 @@
 
 namespace tvm::runtime::contrib::dnnl_backend {
 
-enum class ISA { kAVX2, kAVX512, kAVX512VNNI };
+// Compile a function, and what is inlined into it, for a CPU with these instructions.
+#if defined(__GNUC__) && defined(__x86_64__)
+#define DNNL_AVX2 __attribute__((target("avx2,fma")))
+#define DNNL_AVX512 __attribute__((target("avx512f,avx2,fma")))
+#else
+#define DNNL_AVX2
+#define DNNL_AVX512
+#endif
+
+/*! \brief AVX2 is that with FMA; AVX-512 is that of servers, with BW, DQ and VL. */
+enum class ISA { kAVX2, kAVX512, kAVX512VNNI, kAVX512BF16 };
 
 /*! \brief Whether this CPU has the instructions, and ONEDNN_MAX_CPU_ISA allows them. */
 bool HasISA(ISA wanted);
+
+/*!
+ * \brief Choose among variants of code.
+ * \param any, avx2, avx512 Those for any CPU, and those compiled for DNNL_AVX2 and DNNL_AVX512.
+ */
+template <typename Code>
+Code CodeForCPU(Code any, Code avx2, Code avx512) {
+  return HasISA(ISA::kAVX512) ? avx512 : HasISA(ISA::kAVX2) ? avx2 : any;
+}
 
 }  // namespace tvm::runtime::contrib::dnnl_backend
 

@@ -82,7 +82,8 @@ DNNL_INLINE double SumOfExponentials(const float* row, int64_t count, float larg
     const int64_t end = std::min(count, i + kTerms * kVectors * W);
     for (; i + kVectors * W <= end; i += kVectors * W) {
       DNNL_UNROLL
-      for (int k = 0; k < kVectors; ++k) sums[k] += Exp<W>(Load<W>(row + i + k * W) - largest);
+      for (int k = 0; k < kVectors; ++k)
+        sums[k] += Exp<W>(Load<W>(row + i + k * W) - largest);
     }
     total += SumOf<W>((sums[0] + sums[1]) + (sums[2] + sums[3]));
   }
@@ -112,24 +113,11 @@ using Code = void (*)(const float* src, float* dst, int64_t rows, int64_t column
 void ComputeOnAny(const float* src, float* dst, int64_t rows, int64_t columns) {
   ComputeRows<4>(src, dst, rows, columns);
 }
-#if defined(__GNUC__) && defined(__x86_64__)
-__attribute__((target("avx2,fma"))) void ComputeOnAVX2(const float* src, float* dst, int64_t rows,
-                                                       int64_t columns) {
+DNNL_AVX2 void ComputeOnAVX2(const float* src, float* dst, int64_t rows, int64_t columns) {
   ComputeRows<8>(src, dst, rows, columns);
 }
-__attribute__((target("avx512f"))) void ComputeOnAVX512(const float* src, float* dst, int64_t rows,
-                                                        int64_t columns) {
+DNNL_AVX512 void ComputeOnAVX512(const float* src, float* dst, int64_t rows, int64_t columns) {
   ComputeRows<16>(src, dst, rows, columns);
-}
-#endif
-
-/*! \brief The code for this CPU, or for the one that ONEDNN_MAX_CPU_ISA says. */
-Code CodeForCPU() {
-#if defined(__GNUC__) && defined(__x86_64__)
-  if (HasISA(ISA::kAVX512)) return ComputeOnAVX512;
-  if (HasISA(ISA::kAVX2) && __builtin_cpu_supports("fma")) return ComputeOnAVX2;
-#endif
-  return ComputeOnAny;
 }
 
 }  // namespace
@@ -137,7 +125,7 @@ Code CodeForCPU() {
 void LogSoftmaxOfRows(const float* src, float* dst, int64_t rows, int64_t columns) {
   // A thread is worth some 10 us.
   const int64_t grain = std::max<int64_t>(1, 8192 / columns);
-  const Code code = CodeForCPU();
+  const Code code = CodeForCPU<Code>(ComputeOnAny, ComputeOnAVX2, ComputeOnAVX512);
   ParallelFor(rows, grain, [&](int64_t first, int64_t last) {
     code(src + first * columns, dst + first * columns, last - first, columns);
   });

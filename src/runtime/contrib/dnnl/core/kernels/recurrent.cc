@@ -46,23 +46,21 @@ void RunOnAny(const RecurrentWork& work) {
 }
 
 // One variant suffices for sanitizers, which take a minute to compile all.
-#if defined(__GNUC__) && defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__)
+#ifndef __SANITIZE_ADDRESS__
 template <Cell kCell, typename Weight>
-__attribute__((target("avx2,fma"))) void RunOnAVX2(const RecurrentWork& work) {
+DNNL_AVX2 void RunOnAVX2(const RecurrentWork& work) {
   RunWork<kCell, 8, Weight>(work);
 }
 
 template <Cell kCell, typename Weight>
-__attribute__((target("avx512f"))) void RunOnAVX512(const RecurrentWork& work) {
+DNNL_AVX512 void RunOnAVX512(const RecurrentWork& work) {
   RunWork<kCell, 16, Weight>(work);
 }
 
-/*! \brief The code for this CPU, or for the one that ONEDNN_MAX_CPU_ISA says. */
 template <Cell kCell, typename Weight>
 WorkFunction FunctionOf() {
-  if (HasISA(ISA::kAVX512)) return RunOnAVX512<kCell, Weight>;
-  if (HasISA(ISA::kAVX2) && __builtin_cpu_supports("fma")) return RunOnAVX2<kCell, Weight>;
-  return RunOnAny<kCell, Weight>;
+  return CodeForCPU<WorkFunction>(RunOnAny<kCell, Weight>, RunOnAVX2<kCell, Weight>,
+                                  RunOnAVX512<kCell, Weight>);
 }
 #else
 template <Cell kCell, typename Weight>
