@@ -26,7 +26,6 @@
 #include <vector>
 
 #include "quantized_graph.h"
-#include "src/runtime/contrib/dnnl/core/onednn.h"
 
 namespace dnnl_test::int8_elementwise {
 
@@ -186,49 +185,6 @@ TEST(DNNLInt8Binary, OfFarScales) {
   Array sum = Dequantized(x, Scalar(128015), ZeroPoint(127));
   for (double& value : sum.values) value *= 2;
   ExpectNear(graph.Run(), Quantized(sum, Scalar(0.23622f), ZeroPoint(127), kInt8), 0, 0, "add");
-}
-
-/*! \brief Run a unary op whose result has the scale 0.0371 and the zero point 11; the plan's steps.
- */
-std::vector<Step> CheckEltwise(const std::string& op, DLDataType src, DLDataType dst, float scale,
-                               int zero) {
-  QuantizedGraph graph;
-  const Array bytes = Bytes({2, 17, 5}, src);
-  Array real = Dequantized(bytes, Scalar(scale), ZeroPoint(zero));
-  Node* node = graph.Add(op, {graph.Input(bytes)}, bytes.shape, dst);
-  node->attrs["root_op"] = op;
-  node->attrs["alpha"] = 0.1;
-  graph.Dequantize(node, 0, Scalar(scale), ZeroPoint(zero));
-  graph.Quantize(node, Scalar(0.0371f), ZeroPoint(11), dst);
-  for (double& x : real.values) {
-    x = op == "nn.relu"         ? std::max(x, 0.)
-        : op == "nn.leaky_relu" ? std::max(x, 0.1 * x)
-        : op == "abs"           ? std::abs(x)
-                                : std::tanh(x);
-  }
-  const Array expected = Quantized(real, Scalar(0.0371f), ZeroPoint(11), dst);
-  // With the scale of the source a relu only cuts off integers.
-  const bool is_exact = scale == 0.0371f && zero == 11 && op == "nn.relu";
-  ExpectNear(graph.Run(), expected, is_exact ? 0 : 1, 0.02, op);
-  return graph.plan->steps;
-}
-
-TEST(DNNLInt8Eltwise, IsOnePrimitive) {
-  for (const char* op : {"nn.relu", "nn.leaky_relu", "abs", "tanh"}) {
-    // Our tanh is in float32.
-    const bool is_own = op == std::string("tanh") &&
-                        !tvm::runtime::contrib::dnnl_backend::HasISA(dnnl::cpu_isa::avx512_core);
-    for (DLDataType type : {kUInt8, kInt8}) {
-      for (int zero : {0, 11, 90}) {
-        for (float scale : {0.0371f, 0.02f}) {
-          for (DLDataType dst : {kUInt8, kInt8}) {
-            const size_t steps = CheckEltwise(op, type, dst, scale, zero).size();
-            EXPECT_TRUE(is_own || steps == 1);
-          }
-        }
-      }
-    }
-  }
 }
 
 /*! \brief A pool of images (1, 16, 6, 6) over windows of 3 at every other position. */

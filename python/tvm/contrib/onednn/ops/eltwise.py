@@ -155,6 +155,11 @@ def _virtual(name: str, **fields) -> OpSchema:
     return eltwise(name, virtual_reason, **{"cost_weight": FUNCTION, "relax": "", **fields})
 
 
+def _own(name: str, reason, **fields) -> OpSchema:
+    """Make the row of a function that oneDNN lacks: of 8-bit data it is looked up in a table."""
+    return OpSchema(name, reason, fuses=("quantize",), reads_int8="data", **fields)
+
+
 _RSQRT = of_values(lambda x: 1.0 / np.sqrt(x))
 
 _NUMBERS = (0.5, 1.0, 2.0)
@@ -208,17 +213,17 @@ ROWS = [
     ),
     eltwise("sqrt", eltwise_reason, is_not_negative=always),
     eltwise("tanh", eltwise_reason, cost_weight=FUNCTION),
-    OpSchema("ceil", eltwise_reason),
-    OpSchema("cos", eltwise_reason, cost_weight=FUNCTION),
-    OpSchema("floor", eltwise_reason),
+    _own("ceil", eltwise_reason),
+    _own("cos", eltwise_reason, cost_weight=FUNCTION),
+    _own("floor", eltwise_reason),
     # Zero for NaN, as TVM computes it.
-    OpSchema(
+    _own(
         "sign",
         eltwise_reason,
         numpy=of_values(lambda x: np.where(x > 0, 1.0, np.where(x < 0, -1.0, 0.0))),
     ),
-    OpSchema("sin", eltwise_reason, cost_weight=FUNCTION),
-    OpSchema("trunc", eltwise_reason),
+    _own("sin", eltwise_reason, cost_weight=FUNCTION),
+    _own("trunc", eltwise_reason),
     _virtual("dnnl.elu", **_OF_ALPHA, numpy=_elu),
     _virtual("dnnl.gelu_erf", numpy=of_values(_gelu_erf), relax="nn.gelu"),
     _virtual("dnnl.gelu_tanh", numpy=of_values(_gelu_tanh), relax="nn.gelu_tanh"),
@@ -228,7 +233,7 @@ ROWS = [
     _virtual("dnnl.mish", numpy=of_values(lambda x: x * np.tanh(_softplus(x)))),
     _virtual("dnnl.pow", **_OF_ALPHA_BETA, numpy=_pow, grows=True, relax="square"),
     # Halves to even, as Relax has it; Relay's rounds them away from zero.
-    OpSchema("dnnl.round", virtual_reason, numpy=of_values(np.rint), relax="round"),
+    _own("dnnl.round", virtual_reason, numpy=of_values(np.rint), relax="round"),
     _virtual("dnnl.rsqrt", numpy=_RSQRT, cost_weight=1, grows=True),
     _virtual("dnnl.softplus", numpy=of_values(_softplus), relax="nn.softplus"),
     _virtual("dnnl.swish", **_OF_ALPHA, numpy=_swish, relax="nn.silu"),

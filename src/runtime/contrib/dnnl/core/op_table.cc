@@ -87,7 +87,7 @@ constexpr Family kReduce = {InferReduce, LowerReduce, kAny, Fuses::kRealOps};
 constexpr Family kEltwise = {InferEltwise, LowerEltwise, Reads::kAnyWhenAlone,
                              Fuses::kQuantizations, PostOp::kEltwise};
 /*! \brief Unary functions that oneDNN lacks. */
-constexpr Family kFunction = {InferEltwise, LowerEltwise, kAny};
+constexpr Family kFunction = {InferEltwise, LowerEltwise, kAny, Fuses::kQuantizations};
 constexpr Family kBinary = {InferBinary, LowerBinary, kCommon, Fuses::kQuantizations,
                             PostOp::kBinary};
 constexpr Family kPReLU = {InferPReLU, LowerPReLU, kCommon, Fuses::kNothing, PostOp::kPReLU};

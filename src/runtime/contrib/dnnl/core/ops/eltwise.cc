@@ -31,6 +31,7 @@
 #include "../kernels/functions.h"
 #include "../op_table.h"
 #include "changing_sizes.h"
+#include "eltwise_int8.h"
 #include "types.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
@@ -52,39 +53,6 @@ struct Function {
                                    md, md, alpha, beta, attr);
   }
 };
-
-/*!
- * \brief The op on dequantized 8-bit values, rounded at the end.
- *
- * oneDNN's elementwise primitives have no scales. A binary one takes off the zero point or, without
- * one, multiplies by the scale; the op is its first post-op.
- */
-void LowerDequantized(const NodeReader& node, PlanBuilder* plan) {
-  const NodeReader dequantize = node.Dequantization(0);
-  Tensor src = plan->Input(node, 0);
-  const auto [scale, zero_point] =
-      Quantization::Read(dequantize, plan, src.dims()).Values(dequantize, plan);
-  const bool is_shifted = zero_point != 0;
-  ResultView view{-1, [](const Tensor& operand) { return operand; }};
-  view.scale = is_shifted ? scale : 1;
-  view.is_post_op = true;
-  const FusedOps fused = FusePostOps(node, plan, view);
-  const Tensor number = plan->NewNumber(is_shifted ? zero_point : scale, src.dims().size());
-  const auto describe = [&]() {
-    return dnnl::binary::primitive_desc(
-        plan->engine(), is_shifted ? dnnl::algorithm::binary_sub : dnnl::algorithm::binary_mul,
-        src.md, number.md, WithType(src.md, node.OutType()), fused.attr);
-  };
-  if (IsReference(describe())) src = plan->Plain(node, src);
-  const auto desc = describe();
-  const Tensor dst = plan->NewTensor(desc.dst_desc());
-  plan->Emit(node, desc, dnnl::binary(desc),
-             fused.AddTo({{DNNL_ARG_SRC_0, src}, {DNNL_ARG_SRC_1, number}, {DNNL_ARG_DST, dst}},
-                         node, plan, desc),
-             fused.names);
-  plan->OfferInPlace(DNNL_ARG_SRC_0);
-  plan->SetOutput(node, dst);
-}
 
 /*! \brief The op by our own function, in float32. */
 template <typename OwnFunction>
@@ -138,10 +106,10 @@ Types InferEltwise(const NodeReader& node, const Types& inputs) {
 
 void LowerEltwise(const NodeReader& node, PlanBuilder* plan) {
   const OpSpec& op = *FindOp(node.OpName());
+  if (node.IsDequantized(0)) return LowerDequantizedEltwise(node, plan);
   if (node.IsQuantized() && op.IsSlow(node)) {
     throw dnnl::error(dnnl_unimplemented, "our function, which is faster, is in float32");
   }
-  if (node.IsDequantized(0)) return LowerDequantized(node, plan);
   if (const auto own = op.OwnFunction(node); own && !node.IsQuantized()) {
     return LowerFunction(node, plan, own);
   }
