@@ -143,7 +143,7 @@ TEST(DNNLDynamicQuantize, Weights) {
       c.weights_zero = type.code == kDLInt ? std::min(zero, 100) : zero;
       c.largest = 255;
       const StepInfo step = Check(c, "zero point " + std::to_string(zero));
-      EXPECT_EQ(IsInFloat32(step), !HasExactSums());
+      EXPECT_EQ(IsInFloat32(step), !HasExactMatrices());
     }
   }
 }

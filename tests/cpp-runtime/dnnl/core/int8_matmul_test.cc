@@ -193,7 +193,7 @@ TEST(DNNLInt8MatMul, WeightsThatAreNotSymmetric) {
           c.src_zero = 9;
           c.largest = weights.code == kDLInt ? 127 - zero : 255;
           const StepInfo step = Check(c);
-          EXPECT_TRUE(!HasExactSums() || !IsInFloat32(step));
+          EXPECT_TRUE(!HasExactMatrices() || !IsInFloat32(step));
         }
       }
     }
@@ -209,7 +209,7 @@ TEST(DNNLInt8MatMul, ElementsThatWouldSaturate) {
         c.largest = largest;
         c.is_constant = is_constant;
         c.dst = kFloat;
-        const bool is_exact = HasExactSums() || (is_constant && largest == 64);
+        const bool is_exact = HasExactMatrices() || (is_constant && largest == 64);
         const StepInfo step = Check(c);
         if (!EXPECT_EQ(IsInFloat32(step), !is_exact)) std::cerr << c.Text() << step.variant;
       }
@@ -337,7 +337,7 @@ TEST(DNNLInt8MatMul, SumsThat32BitsDoNotHold) {
   EXPECT_TRUE(exceeds(CheckLongSum(1000, kUInt8, 255, 127, true, -100000)));
   // What is exact stays in 8 bits, such as the largest layer of VGG.
   EXPECT_EQ(IsInFloat32(CheckLongSum(25088, kUInt8, 255, 64, true, 128)), false);
-  EXPECT_EQ(IsInFloat32(CheckLongSum(25088, kUInt8, 255, 127, true, 128)), !HasExactSums());
+  EXPECT_EQ(IsInFloat32(CheckLongSum(25088, kUInt8, 255, 127, true, 128)), !HasExactMatrices());
   EXPECT_EQ(IsInFloat32(CheckLongSum(70000, kUInt8, 255, 64, true, 0)), false);
 }
 

@@ -37,6 +37,7 @@
 #include <vector>
 
 #include "src/runtime/contrib/dnnl/core/desc.h"
+#include "src/runtime/contrib/dnnl/core/kernels/int8_matrices.h"
 #include "src/runtime/contrib/dnnl/core/lowering.h"
 #include "tests/cpp-runtime/harness/test.h"
 
@@ -248,6 +249,9 @@ inline bool HasExactSums() {
   const int isa = static_cast<int>(dnnl::get_effective_cpu_isa());
   return (isa & 0x8) != 0 || (isa & 0x40) != 0;
 }
+
+/*! \brief Whether matrices of 8 bits are multiplied exactly, by oneDNN or by kernels of ours. */
+inline bool HasExactMatrices() { return HasExactSums() || HasInt8Matrices(); }
 
 /*! \brief The element of a scale or zero point that belongs to a coordinate. */
 inline double At(const Array& part, int64_t coordinate) {

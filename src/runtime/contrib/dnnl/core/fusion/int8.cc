@@ -37,22 +37,6 @@ using Type = dnnl::memory::data_type;
 
 [[noreturn]] void Refuse(const char* reason) { throw dnnl::error(dnnl_unimplemented, reason); }
 
-/*!
- * \brief Whether this CPU adds two products of bytes in 16 bits, where they may saturate.
- *
- * x86 without VNNI has vpmaddubsw only, whose sum of two products of 255 and 127 would need 17.
- */
-bool SumsIn16Bits() {
-  const auto isa = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
-  const auto has = [isa](dnnl::cpu_isa wanted, dnnl::cpu_isa without) {
-    const unsigned bits = static_cast<unsigned>(wanted) & ~static_cast<unsigned>(without);
-    return (isa & bits) == bits;
-  };
-  const bool is_x86 = (isa & static_cast<unsigned>(dnnl::cpu_isa::sse41)) != 0;
-  return is_x86 && !has(dnnl::cpu_isa::avx2_vnni, dnnl::cpu_isa::avx2) &&
-         !has(dnnl::cpu_isa::avx512_core_vnni, dnnl::cpu_isa::avx512_core);
-}
-
 /*! \brief The elements of a constant in 8 bits. */
 std::vector<int> Elements(const NodeReader& node, PlanBuilder* plan, const Tensor& value) {
   if (value.dtype() == Type::u8) {
@@ -221,6 +205,17 @@ void FuseScales(const NodeReader& node, PlanBuilder* plan, const Int8Operands& o
 }
 
 }  // namespace
+
+bool SumsIn16Bits() {
+  const auto isa = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
+  const auto has = [isa](dnnl::cpu_isa wanted, dnnl::cpu_isa without) {
+    const unsigned bits = static_cast<unsigned>(wanted) & ~static_cast<unsigned>(without);
+    return (isa & bits) == bits;
+  };
+  const bool is_x86 = (isa & static_cast<unsigned>(dnnl::cpu_isa::sse41)) != 0;
+  return is_x86 && !has(dnnl::cpu_isa::avx2_vnni, dnnl::cpu_isa::avx2) &&
+         !has(dnnl::cpu_isa::avx512_core_vnni, dnnl::cpu_isa::avx512_core);
+}
 
 FusedOps FuseInt8(const NodeReader& node, PlanBuilder* plan, ResultView view,
                   const std::optional<Int8Operands>& operands, int mask, bool is_padded) {

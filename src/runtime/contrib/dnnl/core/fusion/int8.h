@@ -34,6 +34,13 @@
 
 namespace tvm::runtime::contrib::dnnl_backend {
 
+/*!
+ * \brief Whether this CPU adds two products of bytes in 16 bits, where they may saturate.
+ *
+ * x86 without VNNI has vpmaddubsw only, whose sum of two products of 255 and 127 would need 17.
+ */
+bool SumsIn16Bits();
+
 /*! \brief A kernel's demands on the second operand. */
 struct Int8Weights {
   /*! \brief The axis, in Relay's order, along which scales may differ. */

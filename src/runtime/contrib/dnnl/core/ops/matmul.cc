@@ -35,6 +35,7 @@
 #include "../implementation.h"
 #include "../op_table.h"
 #include "changing_sizes.h"
+#include "matmul_int8.h"
 #include "matmul_operands.h"
 #include "rows.h"
 #include "types.h"
@@ -359,7 +360,7 @@ double MatMulFlops(const NodeReader& node, const PlanBuilder& plan) {
 }
 
 void LowerMatMul(const NodeReader& node, PlanBuilder* plan) {
-  if (LowerFewRows(node, plan)) return;
+  if (LowerInt8Products(node, plan) || LowerFewRows(node, plan)) return;
   const bool is_of_rows = MayLowerRows(node, *plan);
   const PlanBuilder::Mark mark = plan->Here();
   const bool has_few_rows =
@@ -381,6 +382,7 @@ void LowerMatMul(const NodeReader& node, PlanBuilder* plan) {
 }
 
 void LowerDynamicQuantizedDense(const NodeReader& node, PlanBuilder* plan) {
+  if (LowerInt8Products(node, plan)) return;
   const PlanBuilder::Mark mark = plan->Here();
   std::string reason = "oneDNN has only slow reference code";
   try {

@@ -1,0 +1,283 @@
+/*
+ * Licensed to the Apache Software Foundation (ASF) under one
+ * or more contributor license agreements.  See the NOTICE file
+ * distributed with this work for additional information
+ * regarding copyright ownership.  The ASF licenses this file
+ * to you under the Apache License, Version 2.0 (the
+ * "License"); you may not use this file except in compliance
+ * with the License.  You may obtain a copy of the License at
+ *
+ *   http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing,
+ * software distributed under the License is distributed on an
+ * "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+ * KIND, either express or implied.  See the License for the
+ * specific language governing permissions and limitations
+ * under the License.
+ */
+
+/*!
+ * \file src/runtime/contrib/dnnl/core/ops/matmul_int8.cc
+ * \brief Matrix multiplications of 8-bit integers by our kernels.
+ */
+#include "matmul_int8.h"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "../fusion/int8.h"
+#include "../fusion/post_ops.h"
+#include "../kernels/int8_matrices.h"
+#include "../op_table.h"
+#include "dynamic_quantize.h"
+#include "matmul_operands.h"
+#include "rows.h"
+
+namespace tvm::runtime::contrib::dnnl_backend {
+
+namespace {
+
+using Type = dnnl::memory::data_type;
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+/*! \brief The post-ops that the kernel does as it stores a result. */
+struct Epilogue {
+  /*! \brief Of each column, or empty. */
+  std::vector<float> bias;
+  float low{-kInfinity}, high{kInfinity};
+  /*! \brief Of a result in 8 bits. */
+  std::optional<std::pair<double, double>> quantization;
+
+  /*! \brief Those of a node; nothing where the kernel lacks one. */
+  static std::optional<Epilogue> Read(const NodeReader& node, PlanBuilder* plan);
+
+ private:
+  bool Add(const NodeReader& node, const NodeReader& op, PlanBuilder* plan);
+};
+
+bool Epilogue::Add(const NodeReader& node, const NodeReader& op, PlanBuilder* plan) {
+  const bool is_first = low == -kInfinity && high == kInfinity;
+  const bool is_sum = op.OpName() == "add" || op.OpName() == "nn.bias_add";
+  if (is_sum && is_first && bias.empty() && op.Operand() >= 0) {
+    const Tensor value = plan->Input(node, op.Operand());
+    const Dims dims = value.dims();
+    const int64_t columns = node.RootDims().back();
+    const bool is_row = NumElements(dims) == columns && dims.back() == columns;
+    if (!is_row || value.dtype() != Type::f32 || !plan->IsConstant(value)) return false;
+    bias = plan->ValuesOf<float>(node, value);
+    return true;
+  }
+  if (op.OpName() == "nn.relu" && is_first) {
+    low = 0;
+    return true;
+  }
+  if (op.OpName() == "clip" && is_first) {
+    low = op.Get<double>("a_min");
+    high = op.Get<double>("a_max");
+    return true;
+  }
+  return false;
+}
+
+std::optional<Epilogue> Epilogue::Read(const NodeReader& node, PlanBuilder* plan) {
+  Epilogue result;
+  for (int i = 0; i < node.NumPostOps(); ++i) {
+    const NodeReader op = node.PostOp(i);
+    if (op.OpName() == "qnn.quantize" && i + 1 == node.NumPostOps() && IsByte(node.OutType())) {
+      const Quantization to = Quantization::Read(op, plan, op.OutDims());
+      if (!to.IsConstant(*plan) || !to.IsPerTensor()) return {};
+      result.quantization = to.Values(op, plan);
+    } else if (!result.Add(node, op, plan)) {
+      return {};
+    }
+  }
+  return result;
+}
+
+/*! \brief The operands of a multiplication, as matrices. */
+struct Operands {
+  /*! \brief Row-major; all rows of all matrices. */
+  Tensor src, weights;
+  Int8Matrix matrix;
+  int64_t rows, matrices;
+  Quantization src_is, weights_are;
+};
+
+/*! \brief Whether the zero point is a constant that elements of 8 bits less it fit into 16 with. */
+bool HasSmallZeroPoint(const NodeReader& node, PlanBuilder* plan, const Quantization& own) {
+  if (!own.zero_point.defined()) return true;
+  if (!own.IsConstant(*plan) || Quantization::IsAlongAxis(own.zero_point)) return false;
+  const int32_t value = plan->ValuesOf<int32_t>(node, own.zero_point)[0];
+  return value >= -128 && value <= 255;
+}
+
+/*! \brief The operands; nothing where they are not for the kernel. */
+std::optional<Operands> ReadMatrices(const NodeReader& node, PlanBuilder* plan) {
+  const MatMulKind kind = MatMulKind::Read(node);
+  const Tensor data = plan->Input(node, 0), weights = plan->Input(node, 1);
+  const Dims out = node.RootDims(), all = AsMatrices(weights.dims());
+  const int64_t matrices = all[0], inner = all[kind.transpose_b ? 2 : 1];
+  // Of more products, none of which exceeds 255 * 255, sums may not fit into 32 bits.
+  constexpr int64_t kLongest = 33000;
+  // Rows of any number of matrices are rows of one for one matrix of weights.
+  const bool is_fit =
+      matrices == 1 ||
+      (kind.is_batch && NumElements(data.dims()) / inner == NumElements(out) / out.back() &&
+       matrices == AsMatrices(out)[0]);
+  if (!IsByte(weights.dtype()) || kind.transpose_a || !is_fit || inner > kLongest) return {};
+  Operands result;
+  if (kind.is_dynamic) {
+    result.weights_are = DynamicWeights(node, plan, kind.transpose_b ? 0 : 1);
+  } else {
+    if (!node.IsDequantized(0) || !node.IsDequantized(1) || !IsByte(data.dtype())) return {};
+    result.src_is = Quantization::Read(node.Dequantization(0), plan, data.dims());
+    result.weights_are = Quantization::Read(node.Dequantization(1), plan, weights.dims());
+    const Quantization& of_src = result.src_is;
+    if (!of_src.IsConstant(*plan) || !of_src.IsPerTensor()) return {};
+    if (!HasSmallZeroPoint(node, plan, of_src)) return {};
+  }
+  const Quantization& own = result.weights_are;
+  const int last = static_cast<int>(weights.dims().size()) - 1;
+  const bool is_along_columns =
+      !Quantization::IsAlongAxis(own.scale) || own.axis == (kind.transpose_b ? last - 1 : last);
+  if (!own.IsConstant(*plan) || !HasSmallZeroPoint(node, plan, own) || !is_along_columns) return {};
+  const int64_t columns = out.back();
+  result.matrix = {inner, columns, kind.transpose_b ? 1 : columns, kind.transpose_b ? inner : 1,
+                   weights.dtype() == Type::s8};
+  result.rows = NumElements(data.dims()) / inner;
+  result.matrices = matrices;
+  result.weights = plan->Plain(node, weights);
+  result.src = plan->Plain(node, data);
+  if (kind.is_dynamic) {
+    const DynamicallyQuantized quantized = QuantizeDynamically(node, plan, data);
+    result.src = quantized.values;
+    result.src_is = quantized.quantization;
+  }
+  return result;
+}
+
+/*! \brief The packed weights; of constants, packed now. */
+Tensor Packed(const NodeReader& node, PlanBuilder* plan, const Operands& operands) {
+  const PlanBuilder::Mark mark = plan->Here();
+  const int64_t matrices = operands.matrices;
+  const Tensor packed =
+      plan->NewTensor(PlainDesc({matrices * operands.matrix.packed_bytes()}, Type::s8));
+  const auto pack = [matrix = operands.matrix, matrices](void* const* addresses) {
+    PackInt8Matrices(matrix, matrices, addresses[0], static_cast<int8_t*>(addresses[1]));
+  };
+  plan->EmitKernel(node, "pack", pack, {{DNNL_ARG_SRC, operands.weights}, {DNNL_ARG_DST, packed}});
+  if (plan->IsConstant(operands.weights)) plan->RunNow(mark);
+  return packed;
+}
+
+/*! \brief A value of each column, with the padding of panels. */
+Tensor OfColumns(PlanBuilder* plan, const Int8Matrix& matrix, std::vector<float> values) {
+  if (values.size() == 1) values.resize(matrix.columns, values[0]);
+  values.resize(matrix.panels() * Int8Matrix::kPanel, 0.f);
+  return plan->NewConstant(values);
+}
+
+/*! \brief Emit the kernel; its result is in float32, unless it is quantized. */
+Tensor EmitKernel(const NodeReader& node, PlanBuilder* plan, const Operands& operands,
+                  Epilogue epilogue) {
+  const Int8Matrix& matrix = operands.matrix;
+  const bool is_rounded = epilogue.quantization.has_value();
+  const auto [step, result_zero] = epilogue.quantization.value_or(std::pair<double, double>(1, 0));
+  const bool is_dynamic = !operands.src_is.IsConstant(*plan);
+  const auto [src_scale, src_zero] =
+      is_dynamic ? std::pair<double, double>(1, 0) : operands.src_is.Values(node, plan);
+  std::vector<float> scales = plan->ValuesOf<float>(node, operands.weights_are.scale);
+  for (float& scale : scales) scale = static_cast<float>(src_scale * scale / step);
+  if (epilogue.bias.empty()) epilogue.bias = {0.f};
+  for (float& value : epilogue.bias) value = static_cast<float>(value / step);
+  const Tensor weights_zero = operands.weights_are.zero_point;
+  Int8Finish finish{};
+  finish.factor = 1;
+  finish.zero_point = weights_zero.defined() ? plan->ValuesOf<int32_t>(node, weights_zero)[0] : 0;
+  finish.is_rounded = is_rounded;
+  finish.result_zero_point = static_cast<int32_t>(result_zero);
+  finish.low = static_cast<float>(epilogue.low / step);
+  finish.high = static_cast<float>(epilogue.high / step);
+  if (is_rounded) {
+    const auto [smallest, largest] = RangeOf(node.OutType());
+    finish.low = std::clamp<float>(finish.low, smallest - result_zero, largest - result_zero);
+    finish.high = std::clamp<float>(finish.high, smallest - result_zero, largest - result_zero);
+  }
+  const Int8Source src = {nullptr, operands.src.dtype() == Type::s8, operands.rows,
+                          static_cast<int32_t>(src_zero)};
+  const Tensor packed = Packed(node, plan, operands);
+  const Tensor workspace =
+      plan->NewTensor(PlainDesc({2 * Int8Workspace(matrix, operands.rows)}, Type::s8));
+  const Tensor dst =
+      plan->NewTensor(PlainDesc(node.RootDims(), is_rounded ? node.OutType() : Type::f32));
+  PlanBuilder::Args args = {{DNNL_ARG_SRC, operands.src},
+                            {DNNL_ARG_WEIGHTS, packed},
+                            {DNNL_ARG_DST, dst},
+                            {DNNL_ARG_SRC_2, OfColumns(plan, matrix, scales)},
+                            {DNNL_ARG_BIAS, OfColumns(plan, matrix, epilogue.bias)},
+                            {DNNL_ARG_SCRATCHPAD, workspace}};
+  if (is_dynamic) {
+    args.push_back({DNNL_ARG_ATTR_SCALES | DNNL_ARG_SRC, operands.src_is.scale});
+    args.push_back({DNNL_ARG_ATTR_ZERO_POINTS | DNNL_ARG_SRC, operands.src_is.zero_point});
+  }
+  const auto run = [src, matrix, matrices = operands.matrices, finish,
+                    is_dynamic](void* const* addresses) {
+    Int8Source from = src;
+    Int8Finish own = finish;
+    from.values = addresses[0];
+    own.scales = static_cast<const float*>(addresses[3]);
+    own.bias = static_cast<const float*>(addresses[4]);
+    if (is_dynamic) {
+      own.factor = *static_cast<const float*>(addresses[6]);
+      from.zero_point = *static_cast<const int32_t*>(addresses[7]);
+    }
+    MultiplyInt8(from, matrix, matrices, static_cast<const int8_t*>(addresses[1]), own,
+                 static_cast<int16_t*>(addresses[5]), addresses[2]);
+  };
+  plan->EmitKernel(node, "matmul", run, args);
+  plan->SetVariant("products in 16 bits", MatMulFlops(node, *plan));
+  return dst;
+}
+
+/*! \brief Emit the post-ops of a result in float32, by rows. */
+Tensor EmitPostOps(const NodeReader& node, PlanBuilder* plan, const Tensor& result) {
+  const auto rows = [&](const Tensor& value) { return FlattenRows(node, plan, value); };
+  ResultView view{-1, rows};
+  view.kept_dims = 1;
+  const FusedOps fused = FusePostOps(node, plan, view);
+  const Tensor value = rows(result);
+  const Tensor one = plan->NewNumber(1, value.dims().size());
+  const dnnl::binary::primitive_desc desc(plan->engine(), dnnl::algorithm::binary_mul, value.md,
+                                          one.md, WithType(value.md, node.OutType()), fused.attr);
+  const Tensor dst = plan->NewTensor(desc.dst_desc());
+  plan->Emit(node, desc, dnnl::binary(desc),
+             fused.AddTo({{DNNL_ARG_SRC_0, value}, {DNNL_ARG_SRC_1, one}, {DNNL_ARG_DST, dst}},
+                         node, plan, desc),
+             fused.names);
+  plan->OfferInPlace(DNNL_ARG_SRC_0);
+  return dst;
+}
+
+}  // namespace
+
+bool LowerInt8Products(const NodeReader& node, PlanBuilder* plan) {
+  if (!HasInt8Matrices() || !SumsIn16Bits()) return false;
+  const PlanBuilder::Mark mark = plan->Here();
+  const std::optional<Operands> operands = ReadMatrices(node, plan);
+  if (!operands) {
+    plan->BackTo(mark);
+    return false;
+  }
+  const std::optional<Epilogue> epilogue = Epilogue::Read(node, plan);
+  Tensor result = EmitKernel(node, plan, *operands, epilogue.value_or(Epilogue()));
+  if (!epilogue) result = EmitPostOps(node, plan, result);
+  plan->SetOutput(node, plan->Reshaped(node, result, node.OutDims()));
+  return true;
+}
+
+}  // namespace tvm::runtime::contrib::dnnl_backend
