@@ -79,3 +79,10 @@ def test_type_of_top_k():
 def test_resize_of_axes_to_sizes_that_are_not_constant():
     operands = {"x": normal(1, 1, 4, 4), "roi": None, "scales": np.float32([2, 2])}
     refused("Resize", operands, "node: axes with sizes or a roi", opset=18, axes=[2, 3])
+
+
+def test_results_that_are_not_computed():
+    options = dict(outputs=2, domain="", kernel_shape=[2, 2], strides=[2, 2])
+    model = node_model("MaxPool", {"x": normal(1, 1, 4, 4)}, **options)
+    with pytest.raises(tvm.error.OpAttributeUnImplemented, match="node node: 2 results, of which"):
+        tvm_dnnl.from_onnx(model)

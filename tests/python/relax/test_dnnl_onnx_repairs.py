@@ -16,6 +16,8 @@
 # under the License.
 """Nodes that TVM's importer for Relax reads as others, or not at all, against numpy."""
 
+import functools
+
 import numpy as np
 import pytest
 import tvm
@@ -208,3 +210,60 @@ def test_top_k_of_nothing():
     (values, indices), _ = results(model, operands)
     assert values.shape == indices.shape == (5, 0)
     assert (values.dtype, indices.dtype) == (np.float32, np.int64)
+
+
+@pytest.mark.parametrize("op", ["Max", "Min"])
+def test_an_extremum_of_nan_is_nan(op):
+    """TVM returns the second operand."""
+    of, nan = {"Max": np.maximum, "Min": np.minimum}[op], np.nan
+    a, b = (np.array(each, "float32") for each in ([1, nan, 3, 5], [nan, 2, 2, 6]))
+    operands = {"a": a, "b": b, "c": np.float32([4])}
+    for names in ("a", "ab", "ba", "abc", "cab"):
+        given = {name: operands[name] for name in names}
+        consts = [name for name in names if name == "c"]
+        (got,), _ = results(node_model(op, given, domain="", consts=consts), given)
+        np.testing.assert_array_equal(got, functools.reduce(of, given.values()))
+
+
+@pytest.mark.parametrize("op, of", [("Less", np.less), ("Equal", np.equal), ("Mod", np.mod)])
+def test_two_open_sizes_that_are_equal(op, of):
+    """TVM does not know that they are."""
+    operands = {"a": np.arange(6).reshape(2, 3), "b": np.arange(1, 4)}
+    model = node_model(op, operands, domain="", dims={"a": ["n", "m"], "b": ["k"]})
+    (got,), _ = results(model, operands)
+    np.testing.assert_array_equal(got, of(operands["a"], operands["b"]))
+
+
+@pytest.mark.parametrize("b", [["p", "q"], [3, "q"], [3, 4]], ids=str)
+def test_gemm_of_open_sizes_that_are_equal(b):
+    operands = {"a": normal(2, 3), "b": normal(3, 4), "c": normal(2, 4)}
+    dims = {"a": ["n", "m"], "b": b, "c": ["k", 4]}
+    (got,), _ = results(node_model("Gemm", operands, domain="", dims=dims), operands)
+    wanted = operands["a"] @ operands["b"] + operands["c"]
+    np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_matmul_of_open_batches_that_are_equal():
+    operands = {"a": normal(2, 5, 3), "b": normal(2, 3, 4, seed=1)}
+    dims = {"a": ["n", 5, "m"], "b": ["k", "p", 4]}
+    (got,), _ = results(node_model("MatMul", operands, domain="", dims=dims), operands)
+    np.testing.assert_allclose(got, operands["a"] @ operands["b"], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("op, of", [("Acos", np.arccos), ("Atan", np.arctan), ("Sinh", np.sinh)])
+def test_functions_of_float16(op, of):
+    """LLVM has them for float32 and float64 only."""
+    x = np.linspace(-0.9, 0.9, 7).astype("float16")
+    check_node(op, {"x": x}, [of(x)], tolerance=1e-3, domain="")
+
+
+def test_roi_align_of_a_scaled_image():
+    """TVM shifts the regions by half a pixel of the data."""
+    x = np.arange(64, dtype="float32").reshape(1, 1, 8, 8)
+    operands = {"x": x, "rois": np.float32([[2, 4, 10, 12]]), "batch": np.array([0])}
+    attrs = dict(spatial_scale=0.5, sampling_ratio=1, output_height=2, output_width=2)
+    # Of the pixels 0.5 to 4.5 and 1.5 to 5.5, at the centers of the halves.
+    rows, columns = np.array([[2.5], [4.5]]), np.array([[1.5, 3.5]])
+    check(
+        "RoiAlign", operands, (8 * rows + columns)[None, None].astype("float32"), opset=16, **attrs
+    )

@@ -26,6 +26,7 @@ torch = pytest.importorskip("torch")
 import tvm_dnnl  # noqa: E402
 from dnnl_aten import draws, functions, layers, pointwise, reductions, tensors  # noqa: E402
 from dnnl_aten.expected import REFUSED, WITHOUT_CALLS  # noqa: E402
+from dnnl_torch import check  # noqa: E402
 
 aten = torch.ops.aten
 _NAMES = [
@@ -81,3 +82,19 @@ def test_refused(name, i):
     with pytest.raises(ValueError, match=REFUSED[name, i]) as raised:
         draws.check(op, [calls[i]], build)
     assert "aten." in str(raised.value)
+
+
+@pytest.mark.parametrize("is_counted", [False, True])
+@pytest.mark.parametrize(
+    "window",
+    [dict(kernel_size=2, stride=2), dict(kernel_size=(3, 2), stride=3, padding=1)],
+    ids=str,
+)
+@pytest.mark.parametrize("divisor", [None, 3])
+def test_average_pool_of_open_sizes_with_ceil_mode(window, is_counted, divisor):
+    """TVM counts the padding that ceil_mode adds, and has no divisor."""
+    more = dict(ceil_mode=True, count_include_pad=is_counted, divisor_override=divisor)
+    model = torch.nn.AvgPool2d(**window, **more).eval()
+    calls = [(torch.randn(1, 2, *sizes),) for sizes in ((7, 8), (8, 5), (9, 10), (6, 6))]
+    dims = ({2: torch.export.Dim.DYNAMIC, 3: torch.export.Dim.DYNAMIC},)
+    check(model, *calls, dynamic_shapes=dims, prune=False)

@@ -130,6 +130,8 @@ def split(name, convert, inputs, attrs, params):
     data, lengths = inputs[0], inputs[1] if len(inputs) > 1 else None
     shape, count = infer_shape(data), attrs.get("num_outputs")
     axis = attrs.get("axis", 0) % len(shape)
+    if attrs["tvm_custom"]["num_outputs"] == 1:
+        return _op.copy(data)
     size, is_constant = shape[axis], isinstance(lengths, _expr.Constant)
     if count is not None and isinstance(size, int):
         # The last part is smaller.
@@ -156,3 +158,10 @@ def eye_like(name, convert, inputs, attrs, params):
     )
     rows = _op.expand_dims(rows, 1) + _expr.const(attrs.get("k", 0), "int64")
     return _op.cast(_op.equal(rows, _op.expand_dims(columns, 0)), dtype)
+
+
+def one_hot(name, convert, inputs, attrs, params):
+    """Convert OneHot whose depth is a vector of one element, as opsets before 11 demand."""
+    depth = inputs[1]
+    depth = _op.reshape(depth, []) if infer_shape(depth) else depth
+    return convert(replaced(inputs, 1, depth), attrs, params)

@@ -20,21 +20,77 @@ from __future__ import annotations
 
 import functools
 
-from tvm.error import OpAttributeUnImplemented
+from tvm.error import OpAttributeUnImplemented, OpError, OpNotImplemented
 
+from .. import expr as _expr
+from .. import op as _op
 from .common import infer_shape
+from .onnx_incremental import infer_type
 
 
 def refuse(name, attrs, what):
     """Raise an error that names a node, and what of it cannot be imported."""
+    raise OpAttributeUnImplemented(f"{_where(name, attrs)}: {what} cannot be imported")
+
+
+def _where(name, attrs):
     node = attrs.get("tvm_custom", {}).get("name") or "without a name"
-    raise OpAttributeUnImplemented(f"ONNX {name}, node {node}: {what} cannot be imported")
+    return f"ONNX {name}, node {node}"
 
 
-def _batch_norm(name, convert, inputs, attrs, params):
-    if attrs.get("training_mode", 0):
-        refuse(name, attrs, "training_mode")
-    return convert(inputs, attrs, params)
+def named(name, convert, inputs, attrs, params):
+    """Convert a node, and let each error name the node.
+
+    Parameters
+    ----------
+    name : str
+        The ONNX op.
+    convert : Callable
+        Its converter, which is called with the other arguments.
+
+    Raises
+    ------
+    tvm.error.OpError
+        The node cannot be converted, has more results than the converter computes, or has a type
+        error.
+    """
+    # Some converters remove the attributes that they read.
+    custom = dict(attrs)
+    try:
+        result = _results(convert(inputs, attrs, params))
+    except MemoryError:
+        raise
+    except OpError as error:
+        message = str(error).strip()
+        if "ONNX " in message and ", node " in message:
+            raise
+        raise type(error)(f"{_where(name, custom)}: {message}") from error
+    except Exception as error:
+        lines = str(error).strip().splitlines() or [""]
+        raise OpNotImplemented(
+            f"{_where(name, custom)} cannot be imported: {type(error).__name__}: {lines[-1]}"
+        ) from error
+    count = len(result) if isinstance(result, _expr.TupleWrapper) else 1
+    wanted = custom["tvm_custom"]["num_outputs"]
+    # TVM's importer has a converter for the second result of MaxPool.
+    if count < wanted and name not in ("MaxPool", "MaxPoolLocation"):
+        refuse(name, custom, f"{wanted} results, of which TVM computes {count},")
+    return result
+
+
+def _results(result):
+    """Return what a converter returned, with known types, and copies of variables.
+
+    TVM gives each result a span. A variable with another span is another variable.
+    """
+    if isinstance(result, _expr.TupleWrapper):
+        fields = result.tuple_value
+        if isinstance(fields, _expr.Tuple):
+            fields = _expr.Tuple([_results(each) for each in fields.fields])
+        return _expr.TupleWrapper(fields, len(result))
+    if isinstance(result, _expr.Var):
+        return _op.copy(result)
+    return infer_type(result) if isinstance(result, _expr.Call) else result
 
 
 def _cast(name, convert, inputs, attrs, params):
@@ -68,7 +124,6 @@ def _always(what, name, convert, inputs, attrs, params):
 REFUSED = {
     "Conv": _conv,
     "Adam": functools.partial(_always, "a step of training"),
-    "BatchNormalization": _batch_norm,
     "Cast": _cast,
     "DFT": functools.partial(_always, "a Fourier transform"),
     "Scan": functools.partial(_always, "a loop over a sequence, which TVM does not compile,"),

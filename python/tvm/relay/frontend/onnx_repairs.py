@@ -25,12 +25,15 @@ from __future__ import annotations
 import functools
 import math
 
+import numpy as np
 from tvm.contrib.onednn.frontend import unrolled_layers
 
 from .. import expr as _expr
 from .. import op as _op
 from ..qnn import op as _qnn
+from . import onnx_elementwise as elementwise
 from . import onnx_indices as indices
+from . import onnx_shapes as shapes
 from .common import infer_shape, infer_type
 from .onnx_indices import replaced
 from .onnx_integers import matmul_integer, power
@@ -43,8 +46,9 @@ from .onnx_recurrent import (
     unrolled_reason,
     with_forget_gate,
 )
-from .onnx_refused import REFUSED, refuse
-from .onnx_scopes import in_scope
+from .onnx_refused import REFUSED, named, refuse
+from .onnx_scopes import in_scope, loop
+from .onnx_training import batch_norm, dropout
 
 
 def repaired(convert_map, opset):
@@ -61,10 +65,11 @@ def repaired(convert_map, opset):
     repairs.update(_BEFORE_13 if opset < 13 else {})
     default = "half_pixel" if opset >= 16 else "output_half_pixel"
     repairs["RoiAlign"] = functools.partial(_roi_align, default)
+    repairs["Dropout"] = functools.partial(dropout, opset)
     product = functools.partial(matmul, "MatMul", convert_map["MatMul"])
     repairs["MatMulInteger"] = functools.partial(matmul_integer, product)
     # Before, a slope was a vector of channels.
-    repairs.update({"PRelu": _prelu} if opset >= 7 else {})
+    repairs.update({"PRelu": elementwise.prelu} if opset >= 7 else {})
     wrapped = {
         name: functools.partial(repair, name, convert_map[name])
         for name, repair in repairs.items()
@@ -72,7 +77,8 @@ def repaired(convert_map, opset):
     }
     if "LSTM" in wrapped:
         wrapped["DynamicQuantizeLSTM"] = functools.partial(_quantized_lstm, wrapped["LSTM"])
-    return {**convert_map, **wrapped}
+    converters = {**convert_map, **wrapped}
+    return {name: functools.partial(named, name, each) for name, each in converters.items()}
 
 
 def _conv_transpose(name, convert, inputs, attrs, params):
@@ -164,24 +170,6 @@ def _quantized_lstm(convert, inputs, attrs, params):
     return dynamic_quantize_lstm(inputs, attrs, params, convert, refused)
 
 
-def _clip(name, convert, inputs, attrs, params):
-    """Copy data without bounds, and let `max` win over a `min` that exceeds it."""
-    bounds = [each for each in list(inputs)[1:] if each is not None]
-    if not bounds and not {"min", "max"} & set(attrs):
-        return _op.copy(inputs[0])
-    if len(bounds) == 2 and all(isinstance(each, _expr.Constant) for each in bounds):
-        low, high = (each.data.numpy().item() for each in bounds)
-        if low > high:
-            return _op.minimum(_op.maximum(inputs[0], bounds[0]), bounds[1])
-    return convert(inputs, attrs, params)
-
-
-def _mean(name, convert, inputs, attrs, params):
-    """Add up the inputs, which may broadcast each other."""
-    dtype = infer_type(inputs[0]).checked_type.dtype
-    return functools.reduce(_op.add, list(inputs)) / _expr.const(float(len(inputs)), dtype)
-
-
 def _softmax(name, convert, inputs, attrs, params):
     """Sum over all dimensions from the axis on."""
     data, shape = inputs[0], infer_shape(inputs[0])
@@ -193,17 +181,6 @@ def _softmax(name, convert, inputs, attrs, params):
     rows = convert(replaced(inputs, 0, rows), {**attrs, "axis": axis}, params)
     is_known = all(isinstance(size, int) for size in shape)
     return _op.reshape(rows, shape if is_known else _op.shape_of(data, "int64"))
-
-
-def _prelu(name, convert, inputs, attrs, params):
-    """Compute a slope that is no vector of channels for the dimensions that it is aligned with."""
-    data, slope = inputs[0], inputs[1]
-    shape, rank = infer_shape(slope), len(infer_shape(data))
-    axes = [rank - len(shape) + k for k, size in enumerate(shape) if size != 1]
-    if axes in ([], [min(1, rank - 1)]):
-        return convert(inputs, attrs, params)
-    zero = _expr.const(0, infer_type(data).checked_type.dtype)
-    return _op.where(data < zero, data * slope, data)
 
 
 def _lp_pool(name, convert, inputs, attrs, params):
@@ -244,19 +221,6 @@ def _reduce(name, convert, inputs, attrs, params):
     return convert(type(inputs)(inputs[:1]), kept, params)
 
 
-def _gelu(name, convert, inputs, attrs, params):
-    """Approximate by the hyperbolic tangent: TVM's converter ignores the attribute."""
-    if attrs.get("approximate", b"none") in (b"none", "none"):
-        return convert(inputs, attrs, params)
-    x, dtype = inputs[0], infer_type(inputs[0]).checked_type.dtype
-
-    def const(value):
-        return _expr.const(value, dtype)
-
-    inner = const(math.sqrt(2 / math.pi)) * (x + const(0.044715) * x * x * x)
-    return const(0.5) * x * (const(1.0) + _op.tanh(inner))
-
-
 def _resize(name, convert, inputs, attrs, params):
     """Refuse what TVM computes from the quotient of both sizes, or without antialiasing."""
 
@@ -269,6 +233,9 @@ def _resize(name, convert, inputs, attrs, params):
         refuse(name, attrs, "antialias")
     if attrs.get("axes"):
         refuse(name, attrs, "axes")
+    if inputs[2] is None and inputs[3] is not None:
+        # TVM's converter of opset 11 expects an empty tensor.
+        inputs = replaced(inputs, 2, _expr.const(np.zeros(0), "float32"))
     if mode == "nearest":
         if (position, text("nearest_mode", "")) == ("asymmetric", "round_prefer_ceil"):
             refuse(name, attrs, "nearest_mode=round_prefer_ceil with asymmetric positions")
@@ -321,6 +288,25 @@ def _upsample(name, convert, inputs, attrs, params):
     return convert(inputs, {"mode": b"nearest", **attrs}, params)
 
 
+def _quantize(name, convert, inputs, attrs, params):
+    """Give a tensor without a zero point one of zero, of uint8 by default."""
+    if inputs[2] is not None:
+        return convert(inputs, attrs, params)
+    import onnx  # pylint: disable=import-outside-toplevel
+
+    kind = attrs.get("output_dtype", 0) or onnx.TensorProto.UINT8
+    zero = np.zeros(infer_shape(inputs[1]), onnx.helper.tensor_dtype_to_np_dtype(kind))
+    return convert(
+        type(inputs)([*list(inputs)[:2], _expr.const(zero, str(zero.dtype))]), attrs, params
+    )
+
+
+def _lrn(name, convert, inputs, attrs, params):
+    if attrs["size"] % 2 == 0:
+        refuse(name, attrs, f"an even size={attrs['size']}")
+    return convert(inputs, attrs, params)
+
+
 def _dequantize(name, convert, inputs, attrs, params):
     """Give a tensor without a zero point one of zero."""
     if len(inputs) > 2 and inputs[2] is not None:
@@ -355,17 +341,21 @@ _OF_ELEMENTS = {
     "ReduceSumSquare": lambda x: x * x,
 }
 _REDUCTIONS = ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum", "SumSquare")
+_OF_FLOAT32 = "Acos Acosh Asin Asinh Atan Atanh Cosh Sinh Tan".split()
 _REPAIRS = {
     **REFUSED,
     **dict.fromkeys((f"Reduce{name}" for name in _REDUCTIONS), _reduce),
-    "Gelu": _gelu,
+    **dict.fromkeys(_OF_FLOAT32, elementwise.wide),
+    "Gelu": elementwise.gelu,
     "GridSample": _grid_sample,
     "QLinearConv": _q_linear,
     "QLinearMatMul": _q_linear,
+    "QuantizeLinear": _quantize,
     "Resize": _resize,
     "Upsample": _upsample,
     "AveragePool": pool,
-    "Clip": _clip,
+    "BatchNormalization": batch_norm,
+    "Clip": elementwise.clip,
     "ConvTranspose": _conv_transpose,
     "GRU": _recurrent,
     "DequantizeLinear": _dequantize,
@@ -375,18 +365,26 @@ _REPAIRS = {
     "GatherND": indices.gather_nd,
     "If": in_scope,
     "LSTM": _recurrent,
-    "Loop": in_scope,
+    "Loop": loop,
     "LpPool": _lp_pool,
     "MatMul": matmul,
+    "LRN": _lrn,
     "MaxPool": pool,
-    "Mean": _mean,
+    "Max": elementwise.extremum,
+    "Mean": elementwise.mean,
+    "Min": elementwise.extremum,
+    "OneHot": indices.one_hot,
+    "Pad": shapes.pad,
     "Pow": power,
     "RNN": _recurrent,
+    "Reshape": shapes.reshape,
     "Scatter": indices.gather,
     "ScatterElements": indices.gather,
     "ScatterND": indices.scatter_nd,
     "Shape": indices.shape_between,
+    "Slice": shapes.part,
     "Split": indices.split,
+    "Tile": shapes.tile,
     "TopK": indices.top_k,
     "Unsqueeze": _unsqueeze,
 }

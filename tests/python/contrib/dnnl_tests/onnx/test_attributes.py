@@ -158,6 +158,13 @@ def test_split_into_parts_of_unequal_sizes(size, lengths):
     np.testing.assert_array_equal(got, np.concatenate([third, first, second], 1))
 
 
+def test_split_into_one_part():
+    x = rand(2, 3)
+    node = helper.make_node("Split", ["x", "s"], ["y"], axis=1)
+    got = results([node], {"x": x}, {"s": np.array([3])}, dims={"x": ["n", 3]})
+    np.testing.assert_array_equal(got, x)
+
+
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
 @pytest.mark.parametrize("axis", [None, -2])
 def test_dequantize_without_a_zero_point(dtype, axis):
@@ -174,4 +181,44 @@ def test_upsample_has_a_default():
     x = rand(1, 2, 3, 3)
     node = helper.make_node("Upsample", ["x", "s"], ["y"])
     got = results([node], {"x": x}, {"s": np.array([1, 1, 2, 2], "float32")}, opset=9)
+    np.testing.assert_array_equal(got, x.repeat(2, 2).repeat(2, 3))
+
+
+def test_quantize_without_a_zero_point():
+    """TVM expects one."""
+    x, scale = np.array([0.2, 1.6, 300], "float32"), {"s": np.float32(0.5)}
+    got = results([helper.make_node("QuantizeLinear", ["x", "s"], ["y"])], {"x": x}, scale)
+    np.testing.assert_array_equal(got, np.array([0, 3, 255], "uint8"))
+
+
+@pytest.mark.parametrize("op, of", [("Acos", np.arccos), ("Tan", np.tan)])
+def test_functions_of_float16(op, of):
+    """LLVM has them for float32 and float64 only."""
+    x = np.linspace(-0.9, 0.9, 7).astype("float16")
+    got = results([helper.make_node(op, ["x"], ["y"])], {"x": x})
+    np.testing.assert_allclose(got, of(x), rtol=2e-3, atol=1e-3)
+
+
+def test_clip_to_a_computed_bound():
+    """TVM needs both to be constant."""
+    operands = {"x": rand(3, 4), "high": np.float32(0.25)}
+    got = results([helper.make_node("Clip", ["x", "", "high"], ["y"])], operands)
+    np.testing.assert_array_equal(got, np.minimum(operands["x"], operands["high"]))
+
+
+def test_one_hot_of_a_depth_of_one_element():
+    """TVM adds a dimension."""
+    constants = {"depth": np.array([3]), "values": np.array([0, 1], "float32")}
+    node = helper.make_node("OneHot", ["x", *constants], ["y"])
+    got = results([node], {"x": np.array(-1)}, constants)
+    np.testing.assert_array_equal(got, np.array([0, 0, 1], "float32"))
+
+
+def test_resize_to_sizes_without_scales():
+    """TVM reads the scales."""
+    x, sizes = rand(1, 2, 3, 3), {"sizes": np.array([1, 2, 6, 6])}
+    node = helper.make_node("Resize", ["x", "", "", "sizes"], ["y"], mode="nearest")
+    attribute = helper.make_attribute("coordinate_transformation_mode", "asymmetric")
+    node.attribute.extend([attribute, helper.make_attribute("nearest_mode", "floor")])
+    got = results([node], {"x": x}, sizes, opset=11)
     np.testing.assert_array_equal(got, x.repeat(2, 2).repeat(2, 3))

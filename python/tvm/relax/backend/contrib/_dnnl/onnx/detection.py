@@ -18,6 +18,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+from tvm import relax
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from ..reading import is_constant
@@ -41,13 +43,23 @@ class NonMaxSuppression(onnx_frontend.NonMaxSuppression):
 
 
 class RoiAlign(onnx_frontend.RoiAlign):
-    """Convert RoiAlign, which averages; ONNX takes the maximum of other values than TVM."""
+    """Convert RoiAlign, which averages; ONNX takes the maximum of other values than TVM.
+
+    TVM also shifts the regions of a scaled image by too little.
+    """
 
     @classmethod
     def _impl(cls, bb, inputs, attr, params, default_coordinate_transformation_mode):
         node = QuantizedNode("RoiAlign", bb, attr)
         node.require(attr.get("mode", b"avg") == b"avg", "mode=max is not supported")
         default = default_coordinate_transformation_mode
+        scale = attr.get("spatial_scale", 1.0)
+        if attr.get("coordinate_transformation_mode", default) == b"half_pixel" and scale != 1:
+            # TVM subtracts half a pixel of the image, not of the data.
+            data, rois, batch = inputs[:3]
+            shift = relax.const(np.array(0.5 - 0.5 / scale), str(rois.ty.dtype))
+            rois = bb.emit(relax.op.add(rois, shift))
+            inputs = onnx_frontend.onnx_input([data, rois, batch])
         return super()._impl(bb, inputs, attr, params, default)
 
 

@@ -18,9 +18,12 @@
 
 from __future__ import annotations
 
+import functools
+
 from tvm import relax
 from tvm.relax.frontend.onnx import onnx_frontend
 
+from ..reading import is_constant
 from .quantized_node import QuantizedNode
 
 _FLOATS = ("float16", "bfloat16", "float32", "float64")
@@ -62,4 +65,64 @@ class Pow(onnx_frontend.Pow):
         return relax.op.astype(power, dtype)
 
 
-REPLACEMENTS = {"IsInf": IsInf, "Pow": Pow}
+def _extremum(name: str) -> type:
+    """Return the converter of Max or Min, which return NaN where one of several tensors has NaN.
+
+    Constants are bounds of a single tensor, whose NaN may become the bound, as of relu and clip.
+    """
+    own = getattr(onnx_frontend, name)
+
+    class Extremum(own):
+        """Converts an extremum of several tensors."""
+
+        @classmethod
+        def _impl_v1(cls, bb, inputs, attr, params):
+            if any(not isinstance(each.ty, relax.TensorType) for each in inputs):
+                return super()._impl_v1(bb, inputs, attr, params)
+            if all(map(is_constant, inputs)) or len(inputs) == 1:
+                return super()._impl_v1(bb, inputs, attr, params)
+            computed = [each for each in inputs if not is_constant(each)]
+            is_exact = len(computed) > 1 and str(inputs[0].ty.dtype) in _FLOATS
+
+            def extremum(a, b):
+                result = bb.emit(cls.binary_op(a, b))
+                for each in (a, b) if is_exact else ():
+                    result = bb.emit(relax.op.where(bb.emit(relax.op.isnan(each)), each, result))
+                return result
+
+            return functools.reduce(extremum, inputs)
+
+    Extremum.__name__ = name
+    return Extremum
+
+
+#: Functions that LLVM has for float32 and float64 only, with the version of their converters.
+_WIDE = "Acos Acosh Asin Asinh Atan Atanh Cosh Sinh Tan".split()
+
+
+def _wide(name: str) -> type:
+    """Return the converter of a function that computes float16 in float32."""
+    own = getattr(onnx_frontend, name)
+
+    def convert(method):
+        def converted(cls, bb, inputs, attr, params):
+            dtype = str(inputs[0].ty.dtype)
+            if dtype != "float16":
+                return getattr(own, method)(bb, inputs, attr, params)
+            wide = onnx_frontend.onnx_input([bb.emit(relax.op.astype(inputs[0], "float32"))])
+            result = bb.emit(getattr(own, method)(bb, wide, attr, params))
+            return relax.op.astype(result, dtype)
+
+        return classmethod(converted)
+
+    methods = {each: convert(each) for each in dir(own) if each.startswith("_impl_v")}
+    return type(name, (own,), methods)
+
+
+REPLACEMENTS = {
+    **{name: _wide(name) for name in _WIDE},
+    "IsInf": IsInf,
+    "Max": _extremum("Max"),
+    "Min": _extremum("Min"),
+    "Pow": Pow,
+}

@@ -43,7 +43,10 @@ from .types import check_types
 _SHAPES = {"ConstantOfShape": [0], "Expand": [1], "Slice": [1, 2, 3, 4], "Tile": [1]}
 
 # Elementwise ops of several tensors, which broadcast them.
-_BROADCAST = ("Add", "And", "Div", "Max", "Min", "Mul", "Or", "Pow", "PRelu", "Sub", "Where")
+_BROADCAST = frozenset(
+    "Add And BitShift BitwiseAnd BitwiseOr BitwiseXor Div Equal Greater GreaterOrEqual Less "
+    "LessOrEqual Max Mean Min Mod Mul Or Pow PRelu Sub Sum Where Xor".split()
+)
 
 
 def import_model(model) -> tvm.IRModule:
@@ -120,11 +123,18 @@ def _has_shapes(type_) -> bool:
     return not isinstance(type_, relax.TensorType)
 
 
-def _name_node(error, node) -> None:
-    """Let an error begin with the node that it is about."""
-    text = str(error).strip()
-    if node.op_type not in text or (node.name and node.name not in text):
-        error.args = (f"ONNX {node.op_type}, node {node.name or node.output[0]}: {text}",)
+def _named(error: Exception, node) -> Exception:
+    """Return an error that begins with the node that it is about.
+
+    Of exceptions that say nothing to a user, such as those of assertions, it is OpNotImplemented.
+    """
+    text, name = str(error).strip(), node.name or node.output[0]
+    is_named = node.op_type in text and name in text
+    text = text if is_named else f"ONNX {node.op_type}, node {name}: {text}"
+    if isinstance(error, (tvm.error.OpError, ValueError, MemoryError)):
+        error.args = (text,)
+        return error
+    return tvm.error.OpNotImplemented(f"{text} ({type(error).__name__})")
 
 
 @refuse_unread
@@ -149,8 +159,7 @@ class OpenShapeImporter(BranchImporter):
             except _EqualSizes:
                 raise
             except Exception as error:
-                _name_node(error, node)
-                raise
+                raise _named(error, node) from error
             for name in filter(None, node.output):
                 value = self._nodes.get(name)
                 if isinstance(value, relax.Expr) and _lacks_shape(value):
@@ -189,6 +198,8 @@ class OpenShapeImporter(BranchImporter):
             inputs = self._align(inputs)
         elif op_name == "Concat":
             inputs = self._align(inputs, attrs.get("axis", 0) % inputs[0].ty.ndim)
+        elif op_name in ("Gemm", "MatMul"):
+            inputs = self._align_products(inputs, attrs)
         return super()._convert(op_name, inputs, attrs, opset)
 
     def _split(self, node) -> bool:
@@ -278,6 +289,37 @@ class OpenShapeImporter(BranchImporter):
             is_same = all(analyzer.can_prove_equal(*pair) for pair in zip(old, new))
             aligned.append(each if is_same else self._cast(each, new))
         return aligned
+
+    def _align_products(self, inputs, attrs):
+        """Give the operands of a matmul equal inner sizes and batches, and its summand its size."""
+        types = [each.ty for each in inputs if each is not None]
+        if any(type_.shape is None or type_.ndim < 2 for type_ in types[:2]):
+            return inputs
+        a, b = (list(type_.shape) for type_ in types[:2])
+        inner = -2 if attrs.get("transA", 0) else -1, -1 if attrs.get("transB", 0) else -2
+        self._equalize(a, b, [inner, *((k, k) for k in range(-min(len(a), len(b)), -2))])
+        new = [a, b]
+        if len(types) > 2 and types[2].shape is not None:
+            new.append(list(types[2].shape))
+            result = [a[-3 - inner[0]], b[-3 - inner[1]]]
+            self._equalize(result, new[2], [(k, k) for k in range(-min(len(new[2]), 2), 0)])
+            a[-3 - inner[0]], b[-3 - inner[1]] = result
+        analyzer = Analyzer()
+        for k, (each, sizes) in enumerate(zip(inputs, new)):
+            if not all(map(analyzer.can_prove_equal, each.ty.shape, sizes)):
+                inputs[k] = self._cast(each, sizes)
+        return inputs
+
+    def _equalize(self, a, b, pairs):
+        """Replace the sizes in two lists that have to be equal by the one that is known best."""
+        for i, j in pairs:
+            are_known = isinstance(a[i], tirx.IntImm) and isinstance(b[j], tirx.IntImm)
+            if are_known or _is_one(a[i]) or _is_one(b[j]):
+                continue
+            if _precedence(a[i]) >= _precedence(b[j]):
+                b[j] = self._equal_size(b[j], a[i])
+            else:
+                a[i] = self._equal_size(a[i], b[j])
 
     def _equal_size(self, size, other):
         """Return the size to check one for, given the other that it must be equal to."""

@@ -18,7 +18,10 @@
 
 from __future__ import annotations
 
+from tvm import relax
 from tvm.relax.frontend.onnx import onnx_frontend
+
+from .attributes import refuse
 
 
 class _ConversionError(BaseException):
@@ -34,7 +37,11 @@ class QuietImporter(onnx_frontend.ONNXGraphImporter):
 
     def _convert_operator(self, op_name, inputs, attrs, opset):
         try:
-            return self._convert(op_name, inputs, attrs, opset)
+            result = self._convert(op_name, inputs, attrs, opset)
+            count, wanted = _count(result), attrs["tvm_custom"]["num_outputs"]
+            if count < wanted:
+                refuse(op_name, attrs, f"{wanted} results, of which TVM computes {count},")
+            return result
         except Exception as error:
             raise _ConversionError(error) from None
 
@@ -44,3 +51,11 @@ class QuietImporter(onnx_frontend.ONNXGraphImporter):
         except _ConversionError as carrier:
             error = carrier.args[0]
         raise error
+
+
+def _count(result) -> int:
+    """Return the number of results that a converter returned."""
+    if isinstance(result, relax.Tuple):
+        return len(result)
+    type_ = getattr(result, "ty", None)
+    return len(type_.fields) if isinstance(type_, relax.TupleType) else 1

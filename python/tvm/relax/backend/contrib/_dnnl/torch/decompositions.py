@@ -25,6 +25,7 @@ import itertools
 import math
 
 import torch
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from . import fourier, pools, promotion, selections
 from .graphs import aten
@@ -122,6 +123,23 @@ def _slice(x, dim=0, start=None, end=None, step=1):
     return x.new_zeros(shape)
 
 
+def _slice_scatter(x, src, dim=0, start=None, end=None, step=1):
+    """Replace a slice of an axis of open size, which TVM compiles for a fixed one only."""
+    dim, size = dim % x.dim(), x.shape[dim]
+    if isinstance(size, int) or step != 1:
+        return NotImplemented
+    start = 0 if start is None else start
+    if not statically_known_true(start >= 0):
+        return NotImplemented
+    end = start + src.shape[dim]
+    parts = [src]
+    if not statically_known_true(start == 0):
+        parts.insert(0, aten.slice.Tensor(x, dim, 0, start))
+    if not statically_known_true(end == size):
+        parts.append(aten.slice.Tensor(x, dim, end, size))
+    return aten.cat.default(parts, dim) if len(parts) > 1 else src.clone()
+
+
 def _split_with_sizes(x, sizes, dim=0):
     if 0 not in sizes:
         return NotImplemented
@@ -214,6 +232,7 @@ _DECOMPOSITIONS = {
     aten.cumsum.default: _cumsum,
     aten.elu.default: _elu,
     aten.slice.Tensor: _slice,
+    aten.slice_scatter.default: _slice_scatter,
     aten.split_with_sizes.default: _split_with_sizes,
     aten._softmax.default: _softmax,
     aten._log_softmax.default: _log_softmax,

@@ -40,9 +40,11 @@ def average(op, rank):
         if x.dim() == rank + 1:
             args = kernel, stride, padding, ceil_mode, count_include_pad, divisor
             return op(x.unsqueeze(0), *args).squeeze(0)
+        lists = [listed(each, rank) for each in (kernel, stride, padding)]
         if not all(isinstance(size, int) for size in x.shape[2:]):
-            return NotImplemented
-        lists = (listed(each, rank) for each in (kernel, stride, padding))
+            if divisor is None and not ceil_mode:
+                return NotImplemented
+            return _average_of_open_sizes(op, x, lists, ceil_mode, count_include_pad, divisor)
         axes = [_Axis(*each, ceil_mode) for each in zip(x.shape[2:], *lists)]
         if divisor is None and not any(axis.is_exceeded for axis in axes):
             return NotImplemented
@@ -59,6 +61,30 @@ def average(op, rank):
         return x
 
     return decompose
+
+
+def _average_of_open_sizes(op, x, lists, ceil_mode, count_include_pad, divisor):
+    """Average an image of open sizes, and divide by the share of each window that is counted."""
+    kernel, stride, padding = lists
+    # No window of these begins after the image and the padding before it.
+    after = [
+        min(pad + step - 1, size - 1) if ceil_mode else pad
+        for size, step, pad in zip(kernel, stride, padding)
+    ]
+
+    def pooled(data, before, after):
+        pads = [pad for pair in zip(reversed(before), reversed(after)) for pad in pair]
+        return op(aten.constant_pad_nd.default(data, pads), kernel, stride)
+
+    result = pooled(x, padding, after)
+    if divisor is not None:
+        return result * (math.prod(kernel) / divisor)
+    before, sizes = padding, x.shape[2:]
+    if count_include_pad:
+        before, sizes = [0] * len(padding), [n + 2 * pad for n, pad in zip(sizes, padding)]
+        after = [end - pad for end, pad in zip(after, padding)]
+    counted = aten.full.default([1, 1, *sizes], 1.0, dtype=x.dtype)
+    return result / pooled(counted, before, after)
 
 
 def average_1d(x, kernel, stride=(), padding=0, ceil_mode=False, count_include_pad=True):

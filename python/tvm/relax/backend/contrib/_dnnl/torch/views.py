@@ -50,7 +50,7 @@ def _slice(node, importer):
     axis, start, step = (argument(node, name) for name in ("dim", "start", "step"))
     axis, start, x = axis % len(node.meta["val"].shape), start or 0, importer.env[node.args[0]]
     size, end = _exported_dims(node, importer)[axis], argument(node, "end")
-    is_open = isinstance(size, tirx.Var)
+    is_open = isinstance(size, tirx.Var) or (size is not None and isinstance(start, torch.fx.Node))
     is_end = isinstance(end, torch.fx.Node) and start == 0 and step == 1
     if size is None and is_end and str(end.meta["val"]) == str(node.meta["val"].shape[axis]):
         size, is_open = importer.env[end], True  # a formula

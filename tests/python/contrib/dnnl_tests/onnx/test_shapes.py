@@ -1,0 +1,181 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""ONNX nodes whose result is empty, has another shape, or depends on a loop, in Relay."""
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+from tvm.error import OpAttributeInvalid, OpAttributeUnImplemented, OpNotImplemented
+from tvm.relay.op.contrib import dnnl
+
+from dnnl_tests.onnx.test_integers import check, results
+from dnnl_tests.reference import rand
+
+
+@pytest.mark.parametrize("dims", [(3, 5), ("n", "m")], ids=["fixed", "open"])
+@pytest.mark.parametrize(
+    "bounds", [(3, 1, 1, 1), (0, 3, 1, -1), (-1, -3, -1, 1), (2, 2, 0, 1)], ids=str
+)
+def test_empty_slice(bounds, dims):
+    """TVM refuses an end before the start."""
+    x, names = rand(3, 5), ("start", "end", "axes", "steps")
+    start, end, axis, step = bounds
+    wanted = x[start:end:step] if axis == 0 else x[:, start:end:step]
+    constants = {name: np.array([value]) for name, value in zip(names, bounds)}
+    check("Slice", {"x": x}, wanted, constants=constants, dims={"x": dims})
+
+
+def test_slice_of_which_one_axis_is_empty():
+    x = rand(3, 5)
+    check("Slice", {"x": x}, x[2:1, 1:4], opset=9, starts=[2, 1], ends=[1, 4], axes=[0, 1])
+
+
+def test_empty_slice_in_a_concat():
+    x, bounds = rand(3, 5), {"start": np.array([2]), "end": np.array([1])}
+    part = helper.make_node("Slice", ["x", *bounds], ["none"])
+    join = helper.make_node("Concat", ["none", "x"], ["y"], axis=0)
+    np.testing.assert_array_equal(results([part, join], {"x": x}, bounds), x)
+
+
+@pytest.mark.parametrize("counts", [(0, 2), (1, 0), (2, 3)], ids=str)
+def test_tile(counts):
+    """TVM refuses to repeat zero times."""
+    x = rand(3, 5)
+    check("Tile", {"x": x}, np.tile(x, counts), constants={"counts": np.array(counts)})
+
+
+@pytest.mark.parametrize("dims", [(3, 5), ("n", "m")], ids=["fixed", "open"])
+@pytest.mark.parametrize("mode", ["constant", "edge", "reflect"])
+@pytest.mark.parametrize("axes", [[1], [-1], [1, 0]], ids=str)
+def test_pad_of_some_axes(axes, mode, dims):
+    """TVM ignores the axes and the value."""
+    x, widths = rand(3, 5), [(0, 0), (0, 0)]
+    for k, axis in enumerate(axes):
+        widths[axis] = (k + 1, 2)
+    wanted = np.pad(x, widths, mode, **({"constant_values": 3} if mode == "constant" else {}))
+    pads = [k + 1 for k in range(len(axes))] + [2] * len(axes)
+    constants = {"pads": np.array(pads), "value": np.float32(3), "axes": np.array(axes)}
+    check("Pad", {"x": x}, wanted, opset=18, constants=constants, dims={"x": dims}, mode=mode)
+
+
+@pytest.mark.parametrize("is_constant", [False, True], ids=["computed", "constant"])
+@pytest.mark.parametrize("shape, wanted", [((0, 3, 4), (3, 4, 0)), ((2, 3), (3, 2))], ids=str)
+def test_reshape_with_allowzero(shape, wanted, is_constant):
+    """TVM lets a zero stand for the size of the data."""
+    x, sizes = rand(*shape), {"sizes": np.array(wanted)}
+    operands, constants = {"x": x, **sizes}, {}
+    if is_constant or 0 in wanted:
+        constants["sizes"] = operands.pop("sizes")
+    check("Reshape", operands, x.reshape(wanted), 14, constants, allowzero=1)
+
+
+@pytest.mark.parametrize("opset, dtype", [(7, "float32"), (10, "bool"), (13, "bool")])
+def test_the_mask_of_a_dropout(opset, dtype):
+    """TVM has no second result."""
+    x = rand(3, 5)
+    node = helper.make_node("Dropout", ["x"], ["kept", "mask"])
+    add = helper.make_node("Cast", ["mask"], ["y"], to=TensorProto.FLOAT)
+    if dtype == "float32":
+        add = helper.make_node("Add", ["mask", "kept"], ["y"])
+    wanted = x + 1 if dtype == "float32" else np.ones_like(x)
+    np.testing.assert_allclose(results([node, add], {"x": x}, opset=opset), wanted)
+
+
+def body(prefix="", is_computed=False):
+    """Return the body of a loop that adds x, and collects the squares of the sums."""
+    c_in, s_in, c, s, square = (prefix + each for each in ("c_in", "s_in", "c", "s", "square"))
+    condition = [helper.make_node("Identity", [c_in], [c])]
+    if is_computed:
+        condition = [
+            helper.make_node("ReduceSum", [s], [prefix + "total"], keepdims=0),
+            helper.make_node("Less", [prefix + "total", "limit"], [c]),
+        ]
+    nodes = [helper.make_node("Add", [s_in, "x"], [s]), *condition]
+    nodes.append(helper.make_node("Mul", [s, s], [square]))
+
+    def info(name, kind, shape):
+        return helper.make_tensor_value_info(name, kind, shape)
+
+    kinds = TensorProto
+    given = [info(prefix + "i", kinds.INT64, []), info(c_in, kinds.BOOL, [])]
+    given.append(info(s_in, kinds.FLOAT, [3]))
+    outputs = [info(c, kinds.BOOL, []), info(s, kinds.FLOAT, [3]), info(square, kinds.FLOAT, [3])]
+    return helper.make_graph(nodes, f"{prefix}body", given, outputs)
+
+
+@pytest.mark.parametrize("trips", [2, 0])
+@pytest.mark.parametrize("limit", ["constant", "computed", ""])
+@pytest.mark.parametrize("condition", ["constant", "computed", ""])
+def test_loop(limit, condition, trips):
+    """TVM needs a limit and a condition, and collects nothing of a shape of its own."""
+    if not limit and (condition != "computed" or not trips):
+        pytest.skip("endless, or not of that many iterations")
+    x, start = np.array([1, 2, 3], "float32"), np.zeros(3, "float32")
+    operands, constants = {"x": x, "s": start}, {"limit": np.float32(9), "c": np.array(True)}
+    if limit:
+        (constants if limit == "constant" else operands)["m"] = np.array(trips)
+    loop_body = body(is_computed=condition == "computed")
+    names = ["m" if limit else "", "c" if condition else "", "s"]
+    node = helper.make_node("Loop", names, ["last", "all"], body=loop_body)
+    join = helper.make_node("Concat", ["all", "rows"], ["y"], axis=0)
+    rows = [(x * (k + 1)) ** 2 for k in range(trips)]
+    wanted = np.stack([*rows, x])
+    got = results([node, join], operands, {**constants, "rows": x[None]}, 18)
+    np.testing.assert_allclose(got, wanted)
+
+
+def test_two_loops_over_one_input():
+    """A graph input that a loop reads first, and nodes later, is one variable."""
+    x, start = np.array([1, 2, 3], "float32"), np.zeros(3, "float32")
+    constants = {"limit": np.float32(9), "c": np.array(True), "m": np.array(2)}
+    nodes = [
+        helper.make_node("Loop", ["m", "c", "s"], ["a", "a2"], body=body("a", True)),
+        helper.make_node("Loop", ["m", "c", "s"], ["b", "b2"], body=body("b")),
+        helper.make_node("Add", ["a", "b"], ["y"]),
+    ]
+    np.testing.assert_allclose(results(nodes, {"x": x, "s": start}, constants, 18), 4 * x)
+
+
+@pytest.mark.parametrize("op", ["Max", "Min"])
+def test_an_extremum_of_nan_is_nan(op):
+    """TVM returns the second operand."""
+    a, b = (np.array(each, "float32") for each in ([1, np.nan, 3, 5], [np.nan, 2, 2, 6]))
+    check(op, {"a": a, "b": b}, (np.maximum if op == "Max" else np.minimum)(a, b), 13)
+    check(op, {"a": a}, a, 13)
+
+
+def refused(node, error, text, shape=(3, 5), opset=19, constants=()):
+    """Check that an error names a node."""
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)
+    y = helper.make_empty_tensor_value_info(node.output[-1])
+    weights = [helper.make_tensor(n, k, [len(v)], v) for n, k, v in constants]
+    graph = helper.make_graph([node], "model", [x], [y], weights)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+    with pytest.raises(error, match=text):
+        dnnl.from_onnx(model)
+
+
+def test_errors_name_the_node():
+    """Whatever TVM's converters raise."""
+    pads = [("p", TensorProto.INT64, [1, 1, 1, 1])]
+    node = helper.make_node("Pad", ["x", "p"], ["y"], name="the pad", mode="wrap")
+    refused(node, OpAttributeInvalid, "ONNX Pad, node the pad: .*wrap", constants=pads)
+    node = helper.make_node("Dropout", ["x", "r", "t"], ["y"], name="drop")
+    constants = [("r", TensorProto.FLOAT, [0.5]), ("t", TensorProto.BOOL, [True])]
+    refused(node, OpAttributeUnImplemented, "node drop: training_mode", constants=constants)
+    node = helper.make_node("LpPool", ["x"], ["y"], name="p", kernel_shape=[2], dilations=[2])
+    refused(node, OpNotImplemented, "ONNX LpPool, node p cannot be imported", (1, 2, 8))
