@@ -25,16 +25,17 @@ from tvm.contrib.onednn.ir.node import CALL
 from tvm.contrib.onednn.ops.rules import Rules
 from tvm.contrib.onednn.ops.table import TABLE
 from tvm.contrib.onednn.ops.tensors import COMPILER
+from tvm.contrib.onednn.partition.kernel import KernelNode, kernel_of
 from tvm.contrib.onednn.partition.units import Units
 from tvm.contrib.onednn.rewrites.fuse_formulas import fuse_formulas
 
 from .body import substituted
-from .kernels import KERNEL, Kernel, kernel_of
+from .kernels import KERNEL
 from .reader import RelaxGraph
 from .reading import ExprDict, own_functions
 
 
-def kernel_of_composite(func: relax.Function) -> Kernel:
+def kernel_of_composite(func: relax.Function) -> KernelNode:
     """Return the one kernel that computes what a composite does.
 
     Its inputs are expressions: parameters of the composite, and constants in it.
@@ -60,7 +61,7 @@ def kernel_of_composite(func: relax.Function) -> Kernel:
                 "partition_for_dnnl and compile leave such a partition to TVM"
             )
     kernel = kernel_of(units, last)
-    return kernel._replace(inputs=[node.origin.native.value for node in kernel.inputs])
+    return kernel.node([node.origin.native.value for node in kernel.inputs])
 
 
 def without_unwritable(

@@ -14,152 +14,34 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""The kernels of a partition: what its composites are in the JSON graph, and that graph.
+"""Writes a partition as the JSON graph.
 
-A composite says what kernel it is in an attribute of its function. The partitioner writes it, with
-all that the rules and the fuser have decided; the code generator reads it.
+The partitioner writes the kernel that a composite is to an attribute of its function; the code
+generator reads it.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
 
 from tvm import relax
-from tvm.contrib.onednn.ir.node import FIELD, TUPLE, Node
 from tvm.contrib.onednn.ir.op_view import Tensor
-from tvm.contrib.onednn.ops.quantize import DEQUANTIZE, QUANTIZE
-from tvm.contrib.onednn.ops.tensors import COMPILER
-from tvm.contrib.onednn.partition.units import Units
+from tvm.contrib.onednn.partition.kernel import KernelNode
 
 from .reading import ExprDict, elements, is_constant, sizes
 
 # What a partition's module says that it is.
 KIND = "dnnl_json"
-# The attribute of a composite's function, JSON text.
+# The attribute of a composite's function, see `KernelNode.to_json`.
 KERNEL = "dnnl.kernel"
 
 # The attribute of a partition that has a number of threads of its own.
 NUM_THREADS = "dnnl_num_threads"
 
 
-class Kernel(NamedTuple):
-    """A kernel node of the JSON graph, but for its inputs' numbers and its results' types.
-
-    Parameters
-    ----------
-    name : str
-        The op, or the composite.
-    attrs : dict[str, list]
-        As in the JSON graph.
-    inputs : list
-        What it reads: nodes of the partitioner's graph, or expressions.
-    """
-
-    name: str
-    attrs: dict[str, list]
-    inputs: list
-
-    def function_attrs(self) -> dict[str, str]:
-        """Return the attributes of a composite that is this kernel."""
-        is_own = self.name.startswith(f"{COMPILER}.")
-        name = self.name if is_own else f"{COMPILER}.{self.name.split('.')[-1]}"
-        description = {"name": self.name, "attrs": self.attrs}
-        return {"Composite": name, KERNEL: json.dumps(description)}
-
-
-def kernel_of(units: Units, node: Node) -> Kernel:
-    """Describe an op with what is fused to it."""
-    return _KernelReader(units, node).read()
-
-
-class _KernelReader:
-    """Reads a unit: the root op, its post-ops, and how operands in 8 bits are read."""
-
-    def __init__(self, units: Units, node: Node):
-        self.fused = units.fused.get(node)
-        self.chain = units.chain(node)
-        # The first of several results is read, which is no op.
-        self.root, *rest = (node for node in self.chain if node.kind != FIELD)
-        parts = dict(zip(self.chain, self.fused.parts if self.fused else ()))
-        self.rest = {node: parts[node] for node in rest}
-        self.inputs: list[Node] = []
-        self.dequantized: dict[int, Node] = {}
-
-    def read(self) -> Kernel:
-        root = self.root
-        attrs = _texts(vars(root.attrs))
-        for operand in root.operands:
-            for each in operand.operands if operand.kind == TUPLE else [operand]:
-                self._add(each)
-        if self.fused is None:
-            return Kernel(root.name, attrs, self.inputs)
-        attrs["root_op"] = _texts_of(root.name)
-        post_ops = [self._post_op(node, part) for node, part in self.rest.items()]
-        # Appended last so that the order of the other inputs does not change.
-        for position, node in self.dequantized.items():
-            own = self._quantization(node)
-            attrs.update(_texts(own, f"dequantize.{position}."))
-        for node, own in zip(self.rest, post_ops):
-            if node.name in (QUANTIZE, DEQUANTIZE):
-                own.update(self._quantization(node))
-        for number, own in enumerate(post_ops):
-            attrs.update(_texts(own, f"post_ops.{number}."))
-        if post_ops:
-            attrs["post_ops"] = [[node.name for node in self.rest]]
-        return Kernel(self.fused.name, attrs, self.inputs)
-
-    def _add(self, node: Node) -> int:
-        """Append an input; of what is dequantized as it is read, the integers."""
-        position = len(self.inputs)
-        if self.fused is not None and node in self.fused.dequantized:
-            self.dequantized[position] = node
-            node = node.operands[0]
-        self.inputs.append(node)
-        return position
-
-    def _quantization(self, node: Node) -> dict:
-        _, scale, zero_point = node.operands
-        attrs = {**vars(node.attrs), "scale": self._add(scale)}
-        return {**attrs, "zero_point": self._add(zero_point)}
-
-    def _post_op(self, node: Node, part: str | None) -> dict:
-        own = dict(vars(node.attrs))
-        if node.name in (QUANTIZE, DEQUANTIZE):
-            return own
-        for position, operand in enumerate(node.operands):
-            if operand not in self.chain:
-                own["operand"] = self._add(operand)
-                if position == 0:
-                    own["operand_first"] = True
-        if part == "bias":
-            own["is_bias"] = True
-        return own
-
-
-def _texts(attrs: dict[str, Any], prefix: str = "") -> dict[str, list]:
-    return {prefix + name: _texts_of(value) for name, value in attrs.items()}
-
-
-def _texts_of(value) -> list:
-    """Write an attribute as the JSON graph has it: rows of texts."""
-    if isinstance(value, (list, tuple)):
-        is_nested = any(isinstance(item, (list, tuple)) for item in value)
-        return [[_text(item) for item in row] for row in (value if is_nested else [value])]
-    return [[_text(value)]]
-
-
-def _text(value) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return str(int(value))
-    return repr(value) if isinstance(value, float) else str(value)
-
-
 def graph_json(
-    func: relax.Function, const_names: dict, read: Callable[[relax.Function], Kernel]
+    func: relax.Function, const_names: dict, read: Callable[[relax.Function], KernelNode]
 ) -> tuple[str, list[str]]:
     """Write a partition as the JSON graph that the runtime reads.
 
@@ -169,7 +51,7 @@ def graph_json(
         The partition.
     const_names : dict
         A name for each constant in it.
-    read : Callable[[relax.Function], Kernel]
+    read : Callable[[relax.Function], KernelNode]
         Tells the kernel of a composite that is not the partitioner's. Its inputs are expressions.
 
     Returns
@@ -190,17 +72,17 @@ def graph_json(
             elif isinstance(value, relax.Call):
                 kernel, params = composites[value.op]
                 args = ExprDict(zip(params, elements(value.args)))
-                inputs = [args.get(expr, expr) for expr in kernel.inputs]
-                writer.add_kernel(binding.var, kernel, inputs, _tensor_types(value.ty))
+                kernel = kernel._replace(inputs=[args.get(o, o) for o in kernel.inputs])
+                writer.add_kernel(binding.var, kernel, _tensor_types(value.ty))
             else:
                 writer.add_name(binding.var, value)
     return writer.text(func.body.body)
 
 
-def _kernel_of_function(func: relax.Function, read: Callable) -> Kernel:
+def _kernel_of_function(func: relax.Function, read: Callable) -> KernelNode:
     if KERNEL not in func.attrs:
         return read(func)
-    return Kernel(**json.loads(str(func.attrs[KERNEL])), inputs=tensors_of(func))
+    return KernelNode.from_json(str(func.attrs[KERNEL]), tensors_of(func))
 
 
 def tensors_of(func: relax.Function) -> list[relax.Var]:
@@ -245,23 +127,19 @@ class GraphWriter:
             name = "" if self._const_names is None else str(self._const_names[expr])
             self._entries[expr] = self._add("const", name, types)
 
-    def add_kernel(
-        self, var: relax.Var, kernel: Kernel, inputs: Sequence[relax.Expr], types: Sequence[Tensor]
-    ) -> None:
+    def add_kernel(self, var: relax.Var, kernel: KernelNode, types: Sequence[Tensor]) -> None:
         """Write what computes a variable.
 
         Parameters
         ----------
         var : relax.Var
             The variable.
-        kernel : Kernel
-            The kernel.
-        inputs : Sequence[relax.Expr]
-            What it reads; it may be tuples.
+        kernel : KernelNode
+            The kernel. Its inputs may be tuples.
         types : Sequence[Tensor]
             The types of its results.
         """
-        entries = [entry for expr in inputs for entry in self.heads(expr)]
+        entries = [entry for expr in kernel.inputs for entry in self.heads(expr)]
         self._entries[var] = self._add("kernel", kernel.name, types, kernel.attrs, entries)
 
     def add_name(self, var: relax.Var, expr: relax.Expr) -> None:

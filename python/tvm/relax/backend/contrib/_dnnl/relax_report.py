@@ -26,6 +26,7 @@ from tvm.contrib.onednn import interrupts
 from tvm.contrib.onednn.ir.node import Node
 from tvm.contrib.onednn.ops.schema import OpSchema
 from tvm.contrib.onednn.ops.tensors import COMPILER
+from tvm.contrib.onednn.partition.kernel import composite_name
 from tvm.contrib.onednn.report import record
 from tvm.contrib.onednn.report.describe import Description
 from tvm.contrib.onednn.report.offload_report import OffloadReport
@@ -74,8 +75,7 @@ class RelaxDescription(Description):
 
     def kernel_name(self, node: Node) -> str:
         """Return the name of the composite that an op is written in alone."""
-        is_own = node.name.startswith(f"{COMPILER}.")
-        return node.name if is_own else f"{COMPILER}.{node.name.split('.')[-1]}"
+        return composite_name(node.name)
 
     def op_names(self, node: Node) -> list[str]:
         """Return the ops of Relax that a call is; a check of sizes is none."""

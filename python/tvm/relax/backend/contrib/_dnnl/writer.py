@@ -25,11 +25,12 @@ from tvm.contrib.onednn.ir.dim import Size, Symbol, symbol_of, symbols_in
 from tvm.contrib.onednn.ir.node import CONSTANT, FIELD, INPUT, NATIVE, TUPLE, Node
 from tvm.contrib.onednn.ir.op_view import Tensor
 from tvm.contrib.onednn.ops.tensors import COMPILER
+from tvm.contrib.onednn.partition.kernel import composite_name, kernel_of
 from tvm.contrib.onednn.partition.offload import UnwritableOps
 from tvm.contrib.onednn.partition.units import OffloadDecision, Units
 
 from .body import Body, name_of, substituted
-from .kernels import NUM_THREADS, GraphWriter, kernel_of
+from .kernels import KERNEL, NUM_THREADS, GraphWriter
 from .reader import RelaxGraph
 from .reading import ExprDict
 from .types import size_from, type_difference, type_from
@@ -305,7 +306,8 @@ class FunctionWriter:
                 difference = type_difference(body.known[node].ty, node.type)
                 if difference is not None:
                     raise TypeError(difference)
-            attrs, result = kernel.function_attrs(), body.known[unit]
+            written, result = kernel.node(args), body.known[unit]
+            attrs = {"Composite": composite_name(kernel.name), KERNEL: written.to_json()}
             func, symbols, type_ = _new_function(params, body.bindings, result, attrs)
             callee = outer.bind(func, f"{name_of(unit)}_kernel", func.ty)
             call = relax.Call(callee, [*args, *symbols], ret_ty=type_)
@@ -313,7 +315,7 @@ class FunctionWriter:
             for constant, arg in zip(kernel.inputs, args):
                 if constant.kind == CONSTANT:
                     generated.add_constant(arg, constant.results)
-            generated.add_kernel(outer.known[unit], kernel, args, unit.results)
+            generated.add_kernel(outer.known[unit], written, unit.results)
         # What TVM cannot express of an op costs that op alone.
         except Exception as error:  # pylint: disable=broad-except
             raise UnwritableOps({op: error}) from error

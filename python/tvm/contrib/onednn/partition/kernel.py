@@ -1,0 +1,230 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""The description of a kernel: a root op, what is fused to it, and how it reads its operands."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ..ir.node import FIELD, TUPLE, Node
+from ..ops.quantize import DEQUANTIZE, QUANTIZE
+from ..ops.tensors import COMPILER
+from .units import Units
+
+
+class PostOp(NamedTuple):
+    """An op that a kernel applies to the result so far.
+
+    Parameters
+    ----------
+    name : str
+        The op.
+    attrs : Mapping[str, Any]
+        Its attributes.
+    operand : int | None
+        Which input of the kernel the other operand is; None for a unary op.
+    operand_first : bool
+        Whether that operand is the first one, as in `operand - result`.
+    is_bias : bool
+        Whether it adds the bias argument of the primitive.
+    parameters : tuple[int, int] | None
+        For a quantize or dequantize: which inputs are its scale and its zero point.
+    """
+
+    name: str
+    attrs: Mapping[str, Any]
+    operand: int | None = None
+    operand_first: bool = False
+    is_bias: bool = False
+    parameters: tuple[int, int] | None = None
+
+    def named_attrs(self) -> dict[str, Any]:
+        """Return all that is known of it by the names of the JSON graph."""
+        own = {**self.attrs, **_named(self.parameters)}
+        if self.operand is not None:
+            own["operand"] = self.operand
+        if self.operand_first:
+            own["operand_first"] = True
+        if self.is_bias:
+            own["is_bias"] = True
+        return own
+
+
+class Dequantized(NamedTuple):
+    """An input in 8 bits that the kernel reads as scale * (input - zero_point).
+
+    Parameters
+    ----------
+    attrs : Mapping[str, Any]
+        The attributes of the dequantize.
+    parameters : tuple[int, int]
+        Which inputs are the scale and the zero point.
+    """
+
+    attrs: Mapping[str, Any]
+    parameters: tuple[int, int]
+
+
+class Kernel(NamedTuple):
+    """A kernel, as both TVMs write it to the JSON graph.
+
+    Parameters
+    ----------
+    name : str
+        The composite, or the op if nothing is fused to it.
+    root : str
+        The op that the others are fused to.
+    attrs : Mapping[str, Any]
+        The attributes of the root.
+    inputs : list[Node]
+        The operands of the root, those of the post-ops, then scales and zero points.
+    post_ops : list[PostOp]
+        In the order in which they are applied.
+    dequantized : dict[int, Dequantized]
+        By input.
+    """
+
+    name: str
+    root: str
+    attrs: Mapping[str, Any]
+    inputs: list[Node]
+    post_ops: list[PostOp]
+    dequantized: dict[int, Dequantized]
+
+    def node(self, inputs: Sequence[Any]) -> KernelNode:
+        """Return its node in the JSON graph, whose inputs are given in an IR."""
+        attrs = _texts(self.attrs)
+        if self.name != self.root:
+            attrs["root_op"] = _texts_of(self.root)
+        for i, each in self.dequantized.items():
+            attrs.update(_texts({**each.attrs, **_named(each.parameters)}, f"dequantize.{i}."))
+        for i, post_op in enumerate(self.post_ops):
+            attrs.update(_texts(post_op.named_attrs(), f"post_ops.{i}."))
+        if self.post_ops:
+            attrs["post_ops"] = [[post_op.name for post_op in self.post_ops]]
+        return KernelNode(self.name, attrs, list(inputs))
+
+
+class KernelNode(NamedTuple):
+    """A node of the JSON graph, but for the numbers of its inputs and the types of its results.
+
+    Parameters
+    ----------
+    name : str
+        The op, or the composite.
+    attrs : dict[str, list]
+        By name: rows of texts, as the JSON graph has them.
+    inputs : list[Any]
+        What it reads: expressions of an IR.
+    """
+
+    name: str
+    attrs: dict[str, list]
+    inputs: list[Any]
+
+    def to_json(self) -> str:
+        """Return all but the inputs as JSON text."""
+        return json.dumps({"name": self.name, "attrs": self.attrs})
+
+    @classmethod
+    def from_json(cls, text: str, inputs: Sequence[Any]) -> KernelNode:
+        """Return the node that `to_json` wrote."""
+        return cls(**json.loads(text), inputs=list(inputs))
+
+
+def composite_name(kernel: str) -> str:
+    """Return the name of a composite that is a kernel, perhaps of a single op."""
+    return kernel if kernel.startswith(f"{COMPILER}.") else f"{COMPILER}.{kernel.split('.')[-1]}"
+
+
+def kernel_of(units: Units, node: Node) -> Kernel:
+    """Describe the kernel of a node: an op, or the last op of what is fused."""
+    fused, chain = units.fused.get(node), units.chain(node)
+    read_in_8_bits = set(fused.dequantized) if fused is not None else ()
+    inputs: list[Node] = []
+    dequantizes: dict[int, Node] = {}
+
+    def add(operand: Node) -> int:
+        position = len(inputs)
+        if operand in read_in_8_bits:
+            dequantizes[position] = operand
+            operand = operand.operands[0]
+        inputs.append(operand)
+        return position
+
+    def parameters(call: Node) -> tuple[int, int]:
+        return add(call.operands[1]), add(call.operands[2])
+
+    def post_op(call: Node, part: str | None) -> PostOp:
+        attrs = dict(vars(call.attrs))
+        if call.name == "nn.bias_add":
+            # Counted from the end, which a reshape of the rows does not change.
+            attrs["axis"] = attrs["axis"] % len(call.type.dims) - len(call.type.dims)
+        others = [k for k, operand in enumerate(call.operands) if operand not in chain]
+        if call.name in (QUANTIZE, DEQUANTIZE) or not others:
+            return PostOp(call.name, attrs)
+        (k,) = others
+        return PostOp(call.name, attrs, add(call.operands[k]), k == 0, part == "bias")
+
+    # The first of several results is no op.
+    root, *calls = (each for each in chain if each.kind != FIELD)
+    for operand in root.operands:
+        for tensor in operand.operands if operand.kind == TUPLE else [operand]:
+            add(tensor)
+    parts = dict(zip(chain, fused.parts)) if fused is not None else {}
+    post_ops = [post_op(call, parts[call]) for call in calls]
+    # Appended last so that the order of the other inputs does not change.
+    dequantized = {
+        position: Dequantized(vars(call.attrs), parameters(call))
+        for position, call in list(dequantizes.items())
+    }
+    post_ops = [
+        (
+            each._replace(parameters=parameters(call))
+            if call.name in (QUANTIZE, DEQUANTIZE)
+            else each
+        )
+        for call, each in zip(calls, post_ops)
+    ]
+    name = root.name if fused is None else fused.name
+    return Kernel(name, root.name, vars(root.attrs), inputs, post_ops, dequantized)
+
+
+def _named(parameters: tuple[int, int] | None) -> dict[str, int]:
+    return dict(zip(("scale", "zero_point"), parameters or ()))
+
+
+def _texts(attrs: Mapping[str, Any], prefix: str = "") -> dict[str, list]:
+    return {prefix + name: _texts_of(value) for name, value in attrs.items()}
+
+
+def _texts_of(value) -> list:
+    """Write an attribute as the JSON graph has it: rows of texts."""
+    if isinstance(value, (list, tuple)):
+        is_nested = any(isinstance(item, (list, tuple)) for item in value)
+        return [[_text(item) for item in row] for row in (value if is_nested else [value])]
+    return [[_text(value)]]
+
+
+def _text(value) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(int(value))
+    return repr(value) if isinstance(value, float) else str(value)
