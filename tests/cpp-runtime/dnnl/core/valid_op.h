@@ -24,14 +24,12 @@
 #ifndef TESTS_CPP_RUNTIME_DNNL_CORE_VALID_OP_H_
 #define TESTS_CPP_RUNTIME_DNNL_CORE_VALID_OP_H_
 
-#include <algorithm>
 #include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "src/runtime/contrib/dnnl/core/lowering.h"
-#include "src/runtime/contrib/dnnl/core/op_table.h"
 
 namespace dnnl_test {
 
@@ -55,15 +53,6 @@ inline TensorType Int32(Shape shape) { return {std::move(shape), {kDLInt, 32, 1}
 inline TensorType Bool(Shape shape) { return {std::move(shape), {kDLUInt, 1, 1}}; }
 inline TensorType UInt8(Shape shape) { return {std::move(shape), {kDLUInt, 8, 1}}; }
 inline TensorType Int8(Shape shape) { return {std::move(shape), {kDLInt, 8, 1}}; }
-
-/*! \brief Whether the table has the op and those fused to it; a patch series adds its rows. */
-inline bool IsInTable(const ValidOp& op) {
-  const auto has = [](const std::string& name) { return FindOp(name) != nullptr; };
-  const auto root = op.attrs.find("root_op"), post_ops = op.attrs.find("post_ops");
-  if (!has(root == op.attrs.end() ? op.name : root->second[0])) return false;
-  return post_ops == op.attrs.end() ||
-         std::all_of(post_ops->second.begin(), post_ops->second.end(), has);
-}
 
 }  // namespace dnnl_test
 

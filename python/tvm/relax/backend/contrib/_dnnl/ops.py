@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import numpy as np
 from tvm import relax
-from tvm.contrib.onednn.ops.table import BINARY, COMPARISONS, ELTWISE, TABLE
+from tvm.contrib.onednn.ops.table import BINARY, COMPARISONS, TABLE, UNARY
 
 from . import norm_ops, view_ops
 from .read_op import (
@@ -150,8 +150,10 @@ def _integers(zero_points: np.ndarray) -> np.ndarray:
     return integers
 
 
+_UNARY = [name for name in UNARY if not TABLE[name].attrs and name in TABLE[name].relax_ops]
+
 ROWS: dict[str, Row] = {
-    **{f"relax.{name}": unary(name) for name in ELTWISE if name in TABLE[name].relax_ops},
+    **{f"relax.{name}": unary(name) for name in _UNARY},
     **{f"relax.{name}": same(name) for name in (*BINARY, *COMPARISONS)},
     "relax.nn.attention": composed("scale", "causal_mask", "window_size"),
     "relax.nn.attention_bias": composed("scale", "causal_mask", "window_size"),
@@ -160,7 +162,6 @@ ROWS: dict[str, Row] = {
     "relax.tile": composed("repeats"),
     "relax.flip": composed("axis"),
     **{f"relax.{name}": composed() for name in LOGICAL},
-    **{f"relax.{name}": unary(name) for name in ("ceil", "cos", "floor", "sign", "sin", "trunc")},
     "relax.round": unary("dnnl.round"),
     "relax.where": same("where"),
     "relax.nn.selu": composed(),

@@ -14,10 +14,19 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""The ops that graphs are drawn from: one row each."""
+"""The ops that graphs are drawn from.
+
+A unary op without attributes needs no row of its own, unless it should read others than positive
+values.
+"""
+
+from tvm.contrib.onednn.ops.table import TABLE, UNARY
 
 from . import binary, conv, eltwise, matmul, norm, pool, recurrent, view
 
 _FAMILIES = (conv, matmul, recurrent, pool, norm, eltwise, binary, view)
 
 ROWS = {row.name: row for family in _FAMILIES for row in family.ROWS}
+for _name in UNARY:
+    if not TABLE[_name].attrs and not _name.startswith("dnnl."):
+        ROWS.setdefault(_name, eltwise.of_positive(_name))

@@ -32,7 +32,8 @@ def _of_bounded(name):
     return Row(name, one(), lambda b, x: op(name)(bounded(x)))
 
 
-def _of_positive(name):
+def of_positive(name):
+    """Make the row of a function of positive values."""
     return Row(name, one(), lambda b, x: op(name)(positive(b, x)))
 
 
@@ -198,11 +199,11 @@ ROWS = (
     _plain("abs", dtypes=ANY),
     plain("clip", _draw_clip),
     _of_bounded("exp"),
-    _of_positive("log")._replace(weight=1),
+    of_positive("log")._replace(weight=1),
     _plain("negative", dtypes=ANY),
-    _of_positive("rsqrt"),
+    of_positive("rsqrt"),
     _plain("sigmoid"),
-    _of_positive("sqrt"),
+    of_positive("sqrt"),
     _plain("tanh"),
     Row("cast", _draw_cast, _cast),
     # These stay on TVM, and so make seams.
