@@ -250,7 +250,15 @@ def test_matmul_of_open_batches_that_are_equal():
     np.testing.assert_allclose(got, operands["a"] @ operands["b"], rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("op, of", [("Acos", np.arccos), ("Atan", np.arctan), ("Sinh", np.sinh)])
+@pytest.mark.parametrize(
+    "op, of",
+    [
+        ("Acos", np.arccos),
+        ("Atan", np.arctan),
+        ("Sinh", np.sinh),
+        ("Elu", lambda x: np.where(x < 0, np.expm1(x), x)),
+    ],
+)
 def test_functions_of_float16(op, of):
     """LLVM has them for float32 and float64 only."""
     x = np.linspace(-0.9, 0.9, 7).astype("float16")

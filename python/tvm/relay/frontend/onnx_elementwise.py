@@ -49,7 +49,7 @@ def mean(name, convert, inputs, attrs, params):
 
 
 def wide(name, convert, inputs, attrs, params):
-    """Compute float16 in float32: LLVM has these functions for float32 and float64 only."""
+    """Compute float16 in float32: LLVM lacks these functions, or TVM writes float32 constants."""
     dtype = infer_type(inputs[0]).checked_type.dtype
     if dtype != "float16":
         return convert(inputs, attrs, params)

@@ -341,7 +341,9 @@ _OF_ELEMENTS = {
     "ReduceSumSquare": lambda x: x * x,
 }
 _REDUCTIONS = ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum", "SumSquare")
-_OF_FLOAT32 = "Acos Acosh Asin Asinh Atan Atanh Cosh Sinh Tan".split()
+_OF_FLOAT32 = (
+    "Acos Acosh Asin Asinh Atan Atanh Cosh Elu Selu Sinh Softsign Tan ThresholdedRelu".split()
+)
 _REPAIRS = {
     **REFUSED,
     **dict.fromkeys((f"Reduce{name}" for name in _REDUCTIONS), _reduce),

@@ -191,7 +191,11 @@ def test_quantize_without_a_zero_point():
     np.testing.assert_array_equal(got, np.array([0, 3, 255], "uint8"))
 
 
-@pytest.mark.parametrize("op, of", [("Acos", np.arccos), ("Tan", np.tan)])
+def selu(x):
+    return 1.0507 * np.where(x < 0, 1.67326 * np.expm1(x), x)
+
+
+@pytest.mark.parametrize("op, of", [("Acos", np.arccos), ("Tan", np.tan), ("Selu", selu)])
 def test_functions_of_float16(op, of):
     """LLVM has them for float32 and float64 only."""
     x = np.linspace(-0.9, 0.9, 7).astype("float16")

@@ -96,8 +96,8 @@ def _extremum(name: str) -> type:
     return Extremum
 
 
-#: Functions that LLVM has for float32 and float64 only, with the version of their converters.
-_WIDE = "Acos Acosh Asin Asinh Atan Atanh Cosh Sinh Tan".split()
+#: Functions that LLVM lacks for float16, or whose converters write float32 constants.
+_WIDE = "Acos Acosh Asin Asinh Atan Atanh Cosh Elu Selu Sinh Tan ThresholdedRelu".split()
 
 
 def _wide(name: str) -> type:
