@@ -20,6 +20,7 @@ The CPU need not have these types: TVM computes what the partitions say, which i
 Which ops are reduced, the tests of Relay show: `rewrites/test_reduced_precision.py`.
 """
 
+import json
 from collections import Counter
 
 import numpy as np
@@ -173,6 +174,25 @@ def test_model_of_reduced_precision(any_cpu):
         assert (
             kinds(partitioned) == {("dense_swish", "float16"): 1} and partitions(partitioned) == 1
         )
+
+
+@pytest.mark.parametrize("precision", REDUCED)
+def test_constants_of_post_ops_in_bfloat16_are_float32(precision, any_cpu):
+    """As oneDNN computes post-ops in float32. A tensor as large as the result is rounded."""
+
+    def build(builder, x):
+        y = builder.emit(op.sigmoid(builder.emit(op.add(conv(builder, x), const(1, 8, 1, 1)))))
+        y = builder.emit(op.multiply(y, relax.const(1.0038, "float32")))
+        y = builder.emit(op.tanh(builder.emit(op.add(y, const(1, 8, 6, 6)))))
+        return conv(builder, builder.emit(op.multiply(y, const(8, 1, 1))))
+
+    mod = tvm_dnnl.partition_for_dnnl(module(build, X), precision=precision, prune=False)
+    (code,) = relax.transform.RunCodegen()(mod).attrs["external_mods"]
+    nodes = json.loads(code.inspect_source("json"))["nodes"]
+    (fused,) = (node for node in nodes if "root_op" in node["attrs"])
+    read = [nodes[i]["attrs"]["dtype"][0][0] for i, *_ in fused["inputs"]]
+    small = "float32" if precision == "bfloat16" else precision
+    assert read == [precision, precision, small, small, precision, small]
 
 
 @pytest.mark.parametrize("precision", REDUCED)

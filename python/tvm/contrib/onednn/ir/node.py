@@ -101,6 +101,8 @@ class Node(OpView):
         Why a call has no counterpart in the table.
     compute_type : Callable[[], Value] | None
         Tells the type when it is asked for, if it has not been.
+    rounded : Node | None
+        Of a constant of reduced precision: the one that it rounds, which is not in the graph.
     index : int | None
         Its number; None for a node that is not in the graph.
     """
@@ -126,6 +128,7 @@ class Node(OpView):
         self.expansion: Node | None = None
         self.template: Node | None = None
         self.unsupported: str | None = None
+        self.rounded: Node | None = None
         self.index: int | None = None
         # Counts the changes of the operands.
         self.version = 0

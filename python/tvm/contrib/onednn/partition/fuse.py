@@ -22,14 +22,14 @@ from collections.abc import Iterator
 
 from ..ir.graph import Graph
 from ..ir.match import is_field, only_user
-from ..ir.node import Node
+from ..ir.node import CALL, Node
 from ..ops.int8 import dequantized_operands, is_dequantized
 from ..ops.operands import BIAS_OPS, operand_kind
 from ..ops.quantize import DEQUANTIZE, QUANTIZE, parameters
 from ..ops.reshape import copied_at_end
 from ..ops.rules import Rules
 from ..ops.schema import OpSchema
-from ..ops.tensors import COMPILER
+from ..ops.tensors import COMPILER, known_product
 
 # oneDNN's limit of post-ops on one primitive is 32.
 MAX_POST_OPS = 32
@@ -66,6 +66,23 @@ class Fused:
         below = (o for node in self.chain[1:] for o in node.operands if o not in chain)
         read = (node for node in below if is_dequantized(node, self.chain[0], self.rules))
         return list(dict.fromkeys((*self._dequantized, *read)))
+
+    def float32_operands(self) -> dict[Node, Node]:
+        """The constants that the post-ops read, and what of them the kernel reads instead.
+
+        That is their value in float32, in which oneDNN computes post-ops. Rounded to bfloat16, a
+        bias or a factor of a whole tensor would be wrong by up to 0.4 % at each element.
+        """
+        return {
+            operand: operand.rounded
+            for node in self.chain[1:]
+            for operand in node.operands
+            if node.kind == CALL
+            and self.rules.ops[node.name].post == "binary"
+            and operand.rounded is not None
+            and known_product(operand.type.shape) < known_product(node.type.shape)
+            and operand not in self.chain[0].operands
+        }
 
     @property
     def name(self) -> str:

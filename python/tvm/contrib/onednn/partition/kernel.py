@@ -157,6 +157,7 @@ def kernel_of(units: Units, node: Node) -> Kernel:
     """Describe the kernel of a node: an op, or the last op of what is fused."""
     fused, chain = units.fused.get(node), units.chain(node)
     read_in_8_bits = set(fused.dequantized) if fused is not None else ()
+    in_float32 = units.float32_operands(node)
     inputs: list[Node] = []
     dequantizes: dict[int, Node] = {}
 
@@ -180,7 +181,8 @@ def kernel_of(units: Units, node: Node) -> Kernel:
         if call.name in (QUANTIZE, DEQUANTIZE) or not others:
             return PostOp(call.name, attrs)
         (k,) = others
-        return PostOp(call.name, attrs, add(call.operands[k]), k == 0, part == "bias")
+        operand = in_float32.get(call.operands[k], call.operands[k])
+        return PostOp(call.name, attrs, add(operand), k == 0, part == "bias")
 
     # The first of several results is no op.
     root, *calls = (each for each in chain if each.kind != FIELD)

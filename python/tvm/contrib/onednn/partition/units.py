@@ -97,6 +97,10 @@ class Units:
             return [node]
         return in_order({*self.fused[node].dequantized, *self.fused[node].chain})
 
+    def float32_operands(self, node: Node) -> dict[Node, Node]:
+        """See `Fused.float32_operands`."""
+        return self.fused[node].float32_operands() if node in self.fused else {}
+
     def hidden(self, members: list[Node]) -> list[Node]:
         """Return what is computed by the kernels of some nodes and read by nothing else."""
         inside = {each for node in members for each in self.members(node)}

@@ -88,6 +88,8 @@ class _Casts:
         if (node, scope) not in self._reduced:
             if node.is_constant:
                 new = self._graph.constant(node.value, self._dtype)
+                if self._dtype == "bfloat16":
+                    new.rounded = node
             else:
                 new = self._graph.call("cast", [node], node, dtype=self._dtype)
                 new.scope = scope

@@ -114,11 +114,31 @@ class Inference {
     for (int i = 0; i < ops.NumPostOps(); ++i) {
       inside.push_back({node.id(), 0});
       types_[inside.back()] = results[0];
-      results = Infer(ops.PostOp(i));
+      results = InferPostOp(ops.PostOp(i), ops.Inputs(), results[0].dtype);
       op_types->push_back(results[0]);
     }
     for (const Entry& entry : inside) types_.erase(entry);
     return results;
+  }
+
+  /*!
+   * \brief The results of a post-op.
+   *
+   * Its operand may be float32 beside narrower data: oneDNN computes post-ops in float32.
+   */
+  Types InferPostOp(const NodeReader& op, const std::vector<Entry>& inputs, DLDataType data) {
+    if (!ReadsFloat32(op, inputs, data)) return Infer(op);
+    TensorType& operand = types_.at(inputs[op.Operand()]);
+    const DLDataType own = std::exchange(operand.dtype, data);
+    Types results = Infer(op);
+    operand.dtype = own;
+    return results;
+  }
+
+  bool ReadsFloat32(const NodeReader& op, const std::vector<Entry>& inputs, DLDataType data) const {
+    const bool is_narrow = (data.code == kDLBfloat || data.code == kDLFloat) && data.bits == 16;
+    if (!is_narrow || SpecOf(op).family.as_post_op != PostOp::kBinary) return false;
+    return op.Operand() >= 0 && Of(inputs[op.Operand()], op.Where()).dtype == kFloat32;
   }
 
   /*! \brief The results of one op. */

@@ -26,11 +26,13 @@
 #include <algorithm>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "error.h"
 #include "exec/fork.h"
 #include "exec/threads.h"
+#include "fusion/quantization.h"
 #include "infer.h"
 #include "library.h"
 #include "op_table.h"
@@ -206,6 +208,48 @@ bool TryAll(const NodeReader& node, PlanBuilder* plan) {
           (Try(node, plan, LowerUpToFunction) || Try(node, plan, LowerOneByOne)));
 }
 
+/*!
+ * \brief Operands of post-ops in float32 in the type of the post-op, as long as this exists.
+ *
+ * Fused, oneDNN reads them in float32. An op alone has one type, and not each primitive reads two.
+ */
+class NarrowOperands {
+ public:
+  NarrowOperands(const NodeReader& node, PlanBuilder* plan) : node_(node), plan_(plan) {
+    for (const auto& [index, type] : Wide(node, *plan)) {
+      wide_.emplace_back(index, plan->Input(node, index));
+      plan->SetInput(node, index, Cast(node, plan, wide_.back().second, type));
+    }
+  }
+  ~NarrowOperands() {
+    for (const auto& [index, value] : wide_) plan_->SetInput(node_, index, value);
+  }
+  NarrowOperands(const NarrowOperands&) = delete;
+  NarrowOperands& operator=(const NarrowOperands&) = delete;
+
+  /*! \brief The operands in float32 of post-ops of another type, and that type. */
+  static std::vector<std::pair<int, dnnl::memory::data_type>> Wide(const NodeReader& node,
+                                                                   const PlanBuilder& plan) {
+    std::vector<std::pair<int, dnnl::memory::data_type>> wide;
+    for (int i = 0; i < node.NumPostOps(); ++i) {
+      const NodeReader post_op = node.PostOp(i);
+      const auto type = post_op.OutType();
+      const bool is_narrow =
+          type == dnnl::memory::data_type::bf16 || type == dnnl::memory::data_type::f16;
+      if (!is_narrow || post_op.Operand() < 0 || node.IsDequantized(post_op.Operand())) continue;
+      const bool is_float32 =
+          plan.Input(node, post_op.Operand()).dtype() == dnnl::memory::data_type::f32;
+      if (is_float32) wide.emplace_back(post_op.Operand(), type);
+    }
+    return wide;
+  }
+
+ private:
+  const NodeReader& node_;
+  PlanBuilder* plan_;
+  std::vector<std::pair<int, Tensor>> wide_;
+};
+
 /*! \brief Say of what oneDNN has thrown where that was. */
 [[noreturn]] void FailWith(const dnnl::error& error, const std::string& where) {
   CORE_FAIL() << where << ": oneDNN " << LibraryVersion() << " cannot run this: " << error.what()
@@ -218,6 +262,8 @@ void LowerNode(const NodeReader& node, PlanBuilder* plan) {
   const ThreadScope threads(IsSmall(node, SpecOf(node), *plan) ? 1 : CurrentNumThreads());
   try {
     SetCommonLayouts(node, plan);
+    if (!NarrowOperands::Wide(node, *plan).empty() && Try(node, plan, LowerFused)) return;
+    const NarrowOperands narrow(node, plan);
     if (TryAll(node, plan)) return;
     // A view may be in a layout that oneDNN has no good code for.
     const PlanBuilder::Mark mark = plan->Here();

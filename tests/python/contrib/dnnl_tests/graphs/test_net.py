@@ -47,6 +47,7 @@ from dnnl_tests.graphs.test_infer import (
     opened,
     problems_of,
 )
+from dnnl_tests.relay import const
 
 sys.path.append(str(Path(__file__).resolve().parents[3] / "graph"))
 from net import COUNTS, DTYPES, TRIES, check_op  # noqa: E402
@@ -193,3 +194,53 @@ def test_net_of_formulas(name, count):
             if accepted == count:
                 break
     assert not problems, f"{len(problems)}:\n" + "\n".join(problems[:4])
+
+
+# What a root fuses as a post-op that reads a constant.
+BINARY = [name for name, row in TABLE.items() if row.post == "binary" and hasattr(relay, name)]
+HEAVY = [name for name in DIRECT if TABLE[name].heavy and "binary" in TABLE[name].fuses]
+
+
+def constants_of_composites(mod):
+    """Return (data type of the constant, that of the result) for what composites read."""
+    types = []
+
+    def visit(expr):
+        if isinstance(expr, relay.Call) and isinstance(expr.op, relay.Function):
+            constants = (arg for arg in expr.args[2:] if isinstance(arg, relay.Constant))
+            result = expr.op.ret_type.dtype
+            types.extend((str(each.checked_type.dtype), str(result)) for each in constants)
+
+    for func in filter(is_partition, mod.functions.values()):
+        relay.analysis.post_order_visit(func.body, visit)
+    return types
+
+
+@pytest.mark.parametrize("name", HEAVY)
+def test_net_of_constants_in_bfloat16(name):
+    """Each heavy op with each binary op of a constant: oneDNN reads that in float32."""
+    accepted, types = 0, []
+    for seed in range(TRIES):
+        try:
+            root = drawn(name, seed, "float32")
+            func = function(*alone(root, True))
+        except (tvm.TVMError, TypeError, ValueError):
+            continue
+        if not judged(func, name, []):
+            continue
+        accepted += 1
+        for op in BINARY:
+            expr = relay.tanh(getattr(relay, op)(relay.tanh(func.body), relay.const(1.0038)))
+            # Between two heavy ops it computes in bfloat16.
+            last = int(func.checked_type.ret_type.shape[-1])
+            expr = relay.nn.dense(relay.reshape(expr, (-1, last)), const(4, last))
+            mod = tvm.IRModule.from_expr(relay.Function(func.params, expr))
+            with every_dtype():
+                options = {"prune": False, "strict": True, "precision": "bfloat16"}
+                mod = dnnl.partition_for_dnnl(relay.transform.InferType()(mod), **options)
+            parts = [each for each in mod.functions.values() if is_partition(each)]
+            assert not [wrong for part in parts for wrong in problems_of(part, part)]
+            types += constants_of_composites(mod)
+        if accepted == 1:
+            break
+    assert ("float32", "bfloat16") in types and ("bfloat16", "bfloat16") not in types

@@ -20,6 +20,7 @@
 The CPU need not have these types: the partitions are looked at and computed in numpy, not run.
 """
 
+import json
 from collections import Counter
 
 import numpy as np
@@ -33,7 +34,7 @@ from tvm.testing import dnnl as testing
 
 from dnnl_tests.graphs.evaluate import evaluate
 from dnnl_tests.graphs.partitions import flattened
-from dnnl_tests.marks import nightly_after
+from dnnl_tests.marks import json_only, nightly_after
 from dnnl_tests.models import onnx_networks
 from dnnl_tests.partition.any_module import MODULES
 from dnnl_tests.quantized import Quantization
@@ -290,6 +291,21 @@ def test_matmul_of_one_operand_in_8_bits():
     assert casts(partitioned) == {"bfloat16": 2}
     # What is quantized are the sums.
     assert ops(partitioned)["nn.batch_matmul", "float32"] == 1
+
+
+@json_only
+@pytest.mark.parametrize("precision", REDUCED)
+def test_constants_of_post_ops_in_bfloat16_are_float32(precision):
+    """As oneDNN computes post-ops in float32. A tensor as large as the result is rounded."""
+    y = relay.sigmoid(relay.nn.bias_add(conv(X), const(8))) * relay.const(1.0038)
+    y = relay.tanh(y + const(1, 8, 6, 6)) * const(8, 1, 1)
+    mod = partition(module(conv(y, seed=1)), precision=precision, prune=False)
+    (code,) = testing.dnnl_modules(testing.build(mod))
+    nodes = json.loads(code.get_source("json"))["nodes"]
+    (fused,) = (node for node in nodes if "root_op" in node["attrs"])
+    read = [nodes[i]["attrs"]["dtype"][0][0] for i, *_ in fused["inputs"]]
+    small = "float32" if precision == "bfloat16" else precision
+    assert read == [precision, precision, small, small, precision, small]
 
 
 @pytest.mark.parametrize("precision", REDUCED)

@@ -296,10 +296,11 @@ class FunctionWriter:
             kernel = kernel_of(self._units, unit)
             args = [outer.read(node) for node in kernel.inputs]
             params = [relax.Var(f"x{k}", arg.ty) for k, arg in enumerate(args)]
-            known: dict[Node, relax.Expr] = {}
-            for node, param in zip(kernel.inputs, params):
-                known.setdefault(node, param)
+            # The first of those of one node is read.
+            known: dict[Node, relax.Expr] = dict(reversed([*zip(kernel.inputs, params)]))
             body = Body(self._builder, known, is_closed=True)
+            for node, exact in self._units.float32_operands(unit).items():
+                known[node] = body.emit(relax.op.astype(known[exact], node.type.dtype))
             for node in self._units.members(unit):
                 op = node if node.is_call else op
                 body.known[node] = body.emit(body.value(node))

@@ -217,14 +217,16 @@ def _composite(fused: Fused, outer: Body) -> relay.Call:
     """Return the call of a composite, of what its operands are known by."""
     params: list[relay.Var] = []
     args: list[relay.Expr] = []
-    body = Body({}, is_for_onednn=True)
+    body, exact = Body({}, is_for_onednn=True), fused.float32_operands()
     for node in (*fused.dequantized, *fused.chain):
         for operand in node.operands:
             if operand not in body.known:
-                param = relay.var(f"FunctionVar_{len(params)}", type_of(operand))
-                body.known[operand] = param
+                read = exact.get(operand, operand)
+                param = relay.var(f"FunctionVar_{len(params)}", type_of(read))
+                is_same = read is operand
+                body.known[operand] = param if is_same else relay.cast(param, operand.type.dtype)
                 params.append(param)
-                args.append(outer.read(operand))
+                args.append(outer.read(read))
         try:
             body.known[node] = body.value(node)
         except Exception as error:  # pylint: disable=broad-except
