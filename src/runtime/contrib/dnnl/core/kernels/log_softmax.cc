@@ -70,6 +70,30 @@ DNNL_INLINE float LargestOfRow(const float* row, int64_t count) {
       Larger<W>(Larger<W>(largest[0], largest[1]), Larger<W>(largest[2], largest[3])));
 }
 
+/*!
+ * \brief exp(x) of x that is zero, less, or NaN, within 4e-7, relatively; exp(-87) below -87.
+ *
+ * In a sum with exp(0) that is as good as zero. As results are normal numbers, 2^n is one factor.
+ */
+template <int W>
+DNNL_INLINE Floats<W> ExpForSum(const Floats<W>& argument) {
+  using Ints = typename VectorTypes<W>::Ints;
+  // To subtract this leaves the nearest integer in the lowest bits of a sum.
+  constexpr float kInteger = 0x1.8p23f, kLowest = -87.f;
+  // The argument if it is NaN.
+  const Floats<W> x = argument < kLowest ? Filled<W>(kLowest) : argument;
+  const Floats<W> shifted = x * 0x1.715476p0f + kInteger;
+  const Floats<W> n = shifted - kInteger;
+  const Floats<W> r = (x - n * kLn2High) - n * kLn2Low;
+  const Floats<W> p = (ExpPolynomial(r) * r + 1.f) * r + 1.f;
+  Ints bits;
+  std::memcpy(&bits, &shifted, sizeof(bits));
+  const Ints exponent = (bits << 23) + (127 << 23);
+  Floats<W> factor;
+  std::memcpy(&factor, &exponent, sizeof(factor));
+  return p * factor;
+}
+
 /*! \brief The sum of exp(row[i] - largest). */
 template <int W>
 DNNL_INLINE double SumOfExponentials(const float* row, int64_t count, float largest) {
@@ -83,12 +107,13 @@ DNNL_INLINE double SumOfExponentials(const float* row, int64_t count, float larg
     for (; i + kVectors * W <= end; i += kVectors * W) {
       DNNL_UNROLL
       for (int k = 0; k < kVectors; ++k)
-        sums[k] += Exp<W>(Load<W>(row + i + k * W) - largest);
+        sums[k] += ExpForSum<W>(Load<W>(row + i + k * W) - largest);
     }
     total += SumOf<W>((sums[0] + sums[1]) + (sums[2] + sums[3]));
   }
   for (; i < count; i += W) {
-    total += SumOf<W>(Exp<W>(LoadRest<W>(row + i, std::min<int64_t>(W, count - i)) - largest));
+    const Floats<W> rest = LoadRest<W>(row + i, std::min<int64_t>(W, count - i));
+    total += SumOf<W>(ExpForSum<W>(rest - largest));
   }
   return total;
 }

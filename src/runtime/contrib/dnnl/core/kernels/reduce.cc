@@ -154,9 +154,32 @@ struct Matrix {
   double* sums;
 };
 
+/*! \brief The same for columns of so many rows, each contiguous and after the one before. */
+template <typename Op, int kRows, typename T>
+DNNL_INLINE void JoinNeighbors(const T* src, const Matrix& matrix) {
+  float own[kColumns];
+  for (int64_t j = 0; j < matrix.columns; ++j) {
+    float sum = Op::template Of<float>(ValueOf(src[j * kRows]));
+    DNNL_UNROLL
+    for (int k = 1; k < kRows; ++k) {
+      sum = Op::template Join<float>(sum, Op::template Of<float>(ValueOf(src[j * kRows + k])));
+    }
+    own[j] = sum;
+  }
+  for (int64_t j = 0; j < matrix.columns; ++j) {
+    matrix.sums[j] = Op::template Join<double>(matrix.sums[j], own[j]);
+  }
+}
+
 /*! \brief The same for a few rows of columns that are not contiguous. */
 template <typename Op, typename T>
 DNNL_INLINE void JoinShort(const T* src, const Matrix& matrix) {
+  if (matrix.row_stride == 1 && matrix.column_stride == matrix.rows) {
+    // A constant stride is one that vectors are loaded with.
+    if (matrix.rows == 2) return JoinNeighbors<Op, 2>(src, matrix);
+    if (matrix.rows == 3) return JoinNeighbors<Op, 3>(src, matrix);
+    if (matrix.rows == 4) return JoinNeighbors<Op, 4>(src, matrix);
+  }
   float own[kColumns];
   for (int64_t j = 0; j < matrix.columns; ++j) own[j] = Op::kBegin;
   for (int64_t k = 0; k < matrix.rows; ++k) {
@@ -356,6 +379,10 @@ std::pair<int64_t, int64_t> ReduceKernel::ColumnsOf(int64_t item) const {
 void ReduceKernel::Finish(const double* sums, int64_t item, float* dst) const {
   const auto [column, count] = ColumnsOf(item);
   float* to = dst + OffsetsOf(kept_, item / blocks_).second + column * columns_.dst_stride;
+  if (columns_.dst_stride == 1) {
+    for (int64_t j = 0; j < count; ++j) to[j] = static_cast<float>(sums[j] * scale_);
+    return;
+  }
   for (int64_t j = 0; j < count; ++j) {
     to[j * columns_.dst_stride] = static_cast<float>(sums[j] * scale_);
   }
