@@ -217,6 +217,18 @@ TEST(DNNLInt8MatMul, ElementsThatWouldSaturate) {
   }
 }
 
+TEST(DNNLInt8MatMul, SmallWeightsOfManyRowsAreLeftToOneDNN) {
+  if (!HasInt8Matrices()) return;
+  for (int64_t rows : {5, 70}) {
+    for (int largest : {64, 127}) {
+      Case c;
+      c.rows = rows;
+      c.largest = largest;
+      EXPECT_EQ(Check(c).variant == "products in 16 bits", largest == 127 || rows == 5);
+    }
+  }
+}
+
 TEST(DNNLInt8MatMul, AllElementsAtTheirBounds) {
   for (int source : {127, -128}) {
     for (int bound : {64, 127, -128, -64}) {
