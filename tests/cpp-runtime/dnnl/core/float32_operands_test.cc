@@ -138,6 +138,39 @@ TEST(DNNLFloat32Operands, AreInferredBesideNarrowData) {
   }
 }
 
+TEST(DNNLFloat32Operands, StayFloat32ForOtherNodes) {
+  if (!Computes(kBFloat16)) return;
+  Builder b;
+  // Softmax has no post-ops of this type: they are lowered one by one.
+  const Shape shape = {kRows, kChannels};
+  const Entry x = b.Input("x", shape), factor = Counting(&b, {kChannels}, 0.7F, 0.013F);
+  const Entry narrow = b.Add("cast", {x}, shape, {{"dtype", "bfloat16"}});
+  b.graph.nodes.back().outputs[0].dtype = kBFloat16;
+  const Entry fused = b.Add("dnnl.fused", {narrow, factor, factor}, shape,
+                            {{"root_op", "nn.softmax"},
+                             {"axis", "-1"},
+                             {"post_ops", Texts{"multiply", "multiply"}},
+                             {"post_ops.0.operand", "1"},
+                             {"post_ops.1.operand", "2"}});
+  b.graph.nodes.back().outputs[0].dtype = kBFloat16;
+  b.Output(b.Add("cast", {fused}, shape, {{"dtype", "float32"}}));
+  b.Output(b.Add("add", {x, factor}, shape));
+  const auto plan = MakePlan(b.graph);
+  const auto values = Call(*plan, 1, 7).Run(plan);
+  const auto* factors = static_cast<const float*>(b.graph.constants[0].data.get());
+  for (int64_t row = 0; row < kRows; ++row) {
+    double sum = 0;
+    const float* given = &values[0][row * kChannels];
+    for (int64_t k = 0; k < kChannels; ++k) sum += std::exp(Rounded(given[k]));
+    for (int64_t k = 0; k < kChannels; ++k) {
+      const double product = std::exp(Rounded(given[k])) / sum * factors[k] * factors[k];
+      // Rounded up to five times, to 8 bits.
+      EXPECT_TRUE(std::abs(values[1][row * kChannels + k] - product) <= product * 5 / 256);
+      EXPECT_TRUE(std::abs(values[2][row * kChannels + k] - (given[k] + factors[k])) <= 1e-6F);
+    }
+  }
+}
+
 TEST(DNNLFloat32Operands, OfTheRootAreRefused) {
   const Graph graph = GraphOf("nn.dense", kBFloat16, /*is_input_wide=*/true);
   EXPECT_THROWS(Infer(graph, InputShapes(graph)), "nn.dense", "float32");

@@ -222,7 +222,10 @@ class NarrowOperands {
     }
   }
   ~NarrowOperands() {
-    for (const auto& [index, value] : wide_) plan_->SetInput(node_, index, value);
+    // Two may be the same value of the graph: the first has what was there before.
+    for (auto it = wide_.rbegin(); it != wide_.rend(); ++it) {
+      plan_->SetInput(node_, it->first, it->second);
+    }
   }
   NarrowOperands(const NarrowOperands&) = delete;
   NarrowOperands& operator=(const NarrowOperands&) = delete;
@@ -231,12 +234,14 @@ class NarrowOperands {
   static std::vector<std::pair<int, dnnl::memory::data_type>> Wide(const NodeReader& node,
                                                                    const PlanBuilder& plan) {
     std::vector<std::pair<int, dnnl::memory::data_type>> wide;
+    // A scale is float32.
+    if (node.IsQuantized()) return wide;
     for (int i = 0; i < node.NumPostOps(); ++i) {
       const NodeReader post_op = node.PostOp(i);
       const auto type = post_op.OutType();
       const bool is_narrow =
           type == dnnl::memory::data_type::bf16 || type == dnnl::memory::data_type::f16;
-      if (!is_narrow || post_op.Operand() < 0 || node.IsDequantized(post_op.Operand())) continue;
+      if (!is_narrow || post_op.Operand() < 0 || IsOfRoot(node, post_op.Operand())) continue;
       const bool is_float32 =
           plan.Input(node, post_op.Operand()).dtype() == dnnl::memory::data_type::f32;
       if (is_float32) wide.emplace_back(post_op.Operand(), type);
@@ -245,6 +250,15 @@ class NarrowOperands {
   }
 
  private:
+  /*! \brief Whether the root reads the same value, perhaps as float32. */
+  static bool IsOfRoot(const NodeReader& node, int index) {
+    const auto begin = node.Inputs().begin(), end = begin + node.NumRootInputs();
+    const Entry& operand = node.Inputs()[index];
+    return std::any_of(begin, end, [&operand](const Entry& each) {
+      return each.node == operand.node && each.index == operand.index;
+    });
+  }
+
   const NodeReader& node_;
   PlanBuilder* plan_;
   std::vector<std::pair<int, Tensor>> wide_;
