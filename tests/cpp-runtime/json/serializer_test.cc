@@ -371,16 +371,6 @@ TEST(DNNLSerializer, MarksTheBiasOfAProduct) {
             "--1");
 }
 
-TEST(DNNLSerializer, MarksTheBiasThatThePartitionerNames) {
-  const Strings rows = {"6, 4", "8, 4", "8"};
-  const std::string twice = "add(add(nn.dense(%a, %b, units=None), %c), %c)";
-  const auto named = [](int bias) { return ", dnnl_bias=" + std::to_string(bias); };
-  EXPECT_EQ(BiasesOf(rows, twice), "1-");
-  EXPECT_EQ(BiasesOf(rows, twice, named(0)), "1-");
-  EXPECT_EQ(BiasesOf(rows, twice, named(1)), "-1");
-  EXPECT_EQ(BiasesOf(rows, twice, named(-1)), "--");
-}
-
 TEST(DNNLSerializer, MarksNoBiasOfOpsWithoutWeights) {
   EXPECT_EQ(BiasesOf({"1, 8, 4, 4", "8, 1, 1"}, "add(nn.global_avg_pool2d(%a), %b)"), "-");
   EXPECT_EQ(BiasesOf({"1, 8, 4, 4", "8, 1, 1"}, "add(multiply(%a, %a), %b)"), "-");

@@ -89,11 +89,6 @@ class Fused:
         """The composite's name, for people: what is done, in order."""
         return f"{COMPILER}.{'_'.join(part for part in self.parts if part)}"
 
-    @property
-    def bias(self) -> int:
-        """Which post-op is the bias argument of the primitive; -1 for none."""
-        return self.parts.index("bias") - 1 if "bias" in self.parts else -1
-
     def grow(self, used: set[Node]) -> None:
         """Take in user after user while each is the only one and can be a post-op."""
         while len(self.chain) <= MAX_POST_OPS:

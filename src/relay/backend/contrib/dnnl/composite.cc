@@ -61,8 +61,6 @@ class CompositeReader {
     for (auto it = chain.rbegin(); it != chain.rend(); ++it) {
       kernel_.post_ops.push_back(ReadPostOp(*it));
     }
-    const auto bias = function_->GetAttr<Integer>(kBiasAttr);
-    if (bias.defined()) kernel_.bias = static_cast<int>(bias.value().IntValue());
     // Appended last so that the order of the other inputs does not change.
     for (QuantizedInput& quantized : kernel_.quantized_inputs) {
       quantized.scale = AddInput(quantized.call->args[1]);
@@ -223,6 +221,10 @@ std::string OpNameOf(const CallNode* call) {
 KernelCall ReadKernelCall(const CallNode* call) {
   if (const auto* function = call->op.as<FunctionNode>()) {
     const std::string name = CompositeName(function);
+    const auto attrs = function->GetAttr<DictAttrs>(kKernelAttr);
+    if (attrs.defined()) {
+      return {name, nullptr, {}, {call->args.begin(), call->args.end()}, {}, attrs};
+    }
     // A function that is no op of the runtime is an op and the ops fused to it.
     if (runtime::contrib::dnnl_backend::FindOp(name) == nullptr) {
       return CompositeReader(call, function, name).Read();
@@ -238,7 +240,7 @@ bool HasOtherComposites(const Function& partition) {
   PostOrderVisit(partition, [&has_others](const Expr& expr) {
     const auto* function = expr.as<FunctionNode>();
     if (function == nullptr || !function->GetAttr<String>(attr::kComposite).defined()) return;
-    has_others = has_others || !function->GetAttr<Integer>(kBiasAttr).defined();
+    has_others = has_others || !function->GetAttr<ObjectRef>(kKernelAttr).defined();
   });
   return has_others;
 }

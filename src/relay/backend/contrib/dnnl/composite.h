@@ -27,7 +27,6 @@
 #include <tvm/relay/expr.h>
 #include <tvm/relay/function.h>
 
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -46,10 +45,12 @@ namespace dnnl {
 std::string OpNameOf(const CallNode* call);
 
 /*!
- * \brief The attribute of a composite that says which of its post-ops is the bias argument of the
- * primitive; -1 for none. partition_for_dnnl writes it, TVM's MergeComposite does not.
+ * \brief The attribute of a composite that holds all attributes of its node of the JSON graph.
+ *
+ * The inputs are then the arguments of the call. partition_for_dnnl writes it, TVM's MergeComposite
+ * does not.
  */
-constexpr const char* kBiasAttr = "dnnl_bias";
+constexpr const char* kKernelAttr = "dnnl_kernel";
 
 /*! \brief An op that a composite applies to the result of its root op. */
 struct PostOp {
@@ -81,14 +82,14 @@ struct KernelCall {
   const CallNode* root;
   /*! \brief In the order in which they are applied. */
   std::vector<PostOp> post_ops;
-  /*! \brief See kBiasAttr. */
-  std::optional<int> bias;
   /*!
    * \brief The root's arguments, then the operands of the post-ops, then all scales and zero
    * points, in the caller's terms.
    */
   std::vector<Expr> inputs;
   std::vector<QuantizedInput> quantized_inputs;
+  /*! \brief See kKernelAttr; if defined, there is no root, no post-op and no quantized input. */
+  Optional<DictAttrs> attrs{};
 
   bool IsComposite() const { return name != RootName(); }
   std::string RootName() const { return OpNameOf(root); }

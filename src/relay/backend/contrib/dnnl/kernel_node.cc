@@ -91,11 +91,10 @@ bool IsBias(const KernelCall& kernel, const PostOp& post_op, const JSONGraphNode
 /*!
  * \brief Which post-op is the bias argument of the primitive; -1 for none.
  *
- * The partitioner decides this. Here it is only done for what TVM's MergeComposite has made, whose
- * checks cannot leave the answer in the composite; the rule is that of TVM's own composites.
+ * This is only asked of what TVM's MergeComposite has made, whose checks cannot leave the answer in
+ * the composite; the rule is that of TVM's own composites.
  */
 int FindBias(const KernelCall& kernel, const JSONGraphNode& root) {
-  if (kernel.bias) return *kernel.bias;
   const auto& post_ops = kernel.post_ops;
   const auto first = std::find_if(post_ops.begin(), post_ops.end(),
                                   [](const PostOp& post_op) { return !IsReshape(post_op.call); });
@@ -143,6 +142,10 @@ void SetQuantizedInputs(const KernelCall& kernel, JSONGraphNode* node) {
 JSONGraphObjectPtr MakeKernelNode(
     const KernelCall& kernel, const std::vector<tvm::runtime::json::JSONGraphNodeEntry>& inputs) {
   auto node = std::make_shared<JSONGraphNode>(kernel.name, "kernel", inputs);
+  if (kernel.attrs.defined()) {
+    OpAttrExtractor(node).Extract(const_cast<DictAttrsNode*>(kernel.attrs.value().get()));
+    return node;
+  }
   SetOpAttributes(kernel.root, node);
   if (kernel.IsComposite()) {
     node->SetAttr("root_op", kernel.RootName());

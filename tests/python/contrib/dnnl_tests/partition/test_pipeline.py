@@ -179,6 +179,29 @@ def test_the_graph_has_a_bias_where_the_name_has(kind, partition):
     assert marked == (["dnnl.conv2d_bias"] if kind in BIAS else [])
 
 
+@json_only
+def test_the_code_generator_copies_the_kernel_that_the_partitioner_describes():
+    mod, _, params, _ = conv_bias_relu()
+    (func,) = (
+        func
+        for func in dnnl.partition_for_dnnl(mod, params).functions.values()
+        if func.attrs and "Compiler" in func.attrs
+    )
+    composite = func.body.op
+    described = dict(composite.attrs["dnnl_kernel"].items())
+    changed = tvm.ir.make_node("DictAttrs", **{**described, "only_here": [["7"]]})
+    call = relay.Call(composite.with_attr("dnnl_kernel", changed), func.body.args)
+    other = tvm.IRModule.from_expr(relay.Function(func.params, call, func.ret_type))
+    other = relay.transform.InferType()(other)["main"].with_attr("global_symbol", "other")
+    for each, only in ((func, None), (other, [["7"]])):
+        module = tvm.get_global_func("relay.ext.dnnl")(each)
+        (node,) = (n for n in json.loads(module.get_source("json"))["nodes"] if n["op"] == "kernel")
+        assert node["attrs"].get("only_here") == only
+        for name, rows in described.items():
+            assert node["attrs"][name] == [list(map(str, row)) for row in rows]
+        assert len(node["inputs"]) == len(composite.params) == 3
+
+
 def test_single_ops():
     mod, inputs, params, expected = conv_bias_relu()
     partitioned = byoc_pipeline(mod, params, composites=False)

@@ -27,7 +27,7 @@ import tvm
 from tvm import relay, tir
 from tvm.contrib.onednn.ir.node import CONSTANT, FIELD, TUPLE, Node
 from tvm.contrib.onednn.ops.tensors import COMPILER
-from tvm.contrib.onednn.partition.fuse import Fused
+from tvm.contrib.onednn.partition.kernel import kernel_of
 from tvm.contrib.onednn.partition.offload import UnwritableOps
 from tvm.contrib.onednn.partition.units import OffloadDecision, Units
 
@@ -206,41 +206,38 @@ class _Partition:
 def _kernel(units: Units, node: Node, body: Body) -> relay.Expr:
     """Return an op, or the call of the composite with what is fused to it."""
     if node in units.fused:
-        return _composite(units.fused[node], body)
+        return _composite(units, node, body)
     try:
         return body.value(node)
     except Exception as error:  # pylint: disable=broad-except
         raise UnwritableOps({node: error}) from error
 
 
-def _composite(fused: Fused, outer: Body) -> relay.Call:
-    """Return the call of a composite, of what its operands are known by."""
-    params: list[relay.Var] = []
-    args: list[relay.Expr] = []
-    body, exact = Body({}, is_for_onednn=True), fused.float32_operands()
-    for node in (*fused.dequantized, *fused.chain):
-        for operand in node.operands:
-            if operand not in body.known:
-                read = exact.get(operand, operand)
-                param = relay.var(f"FunctionVar_{len(params)}", type_of(read))
-                is_same = read is operand
-                body.known[operand] = param if is_same else relay.cast(param, operand.type.dtype)
-                params.append(param)
-                args.append(outer.read(read))
-        try:
+def _composite(units: Units, unit: Node, outer: Body) -> relay.Call:
+    """Return the call of a composite, of what its inputs are known by."""
+    op = units.chain(unit)[0]
+    try:
+        kernel = kernel_of(units, unit)
+        args = [outer.read(node) for node in kernel.inputs]
+        params = [relay.var(f"FunctionVar_{k}", type_of(o)) for k, o in enumerate(kernel.inputs)]
+        # The first of those of one node is read.
+        known: dict[Node, relay.Expr] = dict(reversed([*zip(kernel.inputs, params)]))
+        for node, exact in units.float32_operands(unit).items():
+            known[node] = relay.cast(known[exact], node.type.dtype)
+        body = Body(known, is_for_onednn=True)
+        for node in units.members(unit):
+            op = node if node.is_call else op
             body.known[node] = body.value(node)
-        except Exception as error:  # pylint: disable=broad-except
-            raise UnwritableOps({node if node.is_call else fused.chain[0]: error}) from error
-    last = fused.chain[-1]
-    func = relay.Function(params, body.known[last], type_of(last))
-    ops = "".join(f"{node.name}_" for node in fused.chain if node.name)
-    attrs = {
-        "PartitionedFromPattern": ops,
-        "Composite": fused.name,
-        "Primitive": tir.IntImm("int32", 0),
-        # The codegens read it: src/relay/backend/contrib/dnnl/composite.h.
-        "dnnl_bias": tir.IntImm("int32", fused.bias),
-    }
+        attrs = {
+            "PartitionedFromPattern": "".join(f"{o.name}_" for o in units.chain(unit) if o.name),
+            "Composite": kernel.name,
+            "Primitive": tir.IntImm("int32", 0),
+            # The code generators read it: src/relay/backend/contrib/dnnl/composite.h.
+            "dnnl_kernel": tvm.ir.make_node("DictAttrs", **kernel.node(args).attrs),
+        }
+    except Exception as error:  # pylint: disable=broad-except
+        raise UnwritableOps({op: error}) from error
+    func = relay.Function(params, body.known[unit], type_of(unit))
     return relay.Call(func.with_attr(attrs), args)
 
 
