@@ -24,11 +24,11 @@
 #include "reduce.h"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 #include <vector>
 
 #include "../exec/parallel.h"
+#include "reduce_ops.h"
 #include "vectors.h"
 // The last one.
 #include "cpu_clones.h"
@@ -47,52 +47,6 @@ constexpr int kBlock = kLanes * kVectors, kTerms = 64;
 constexpr int kColumns = 4 * kBlock;
 /*! \brief Rows that are shorter are not worth vectors of their own. */
 constexpr int kShortRow = 16;
-
-struct SumOp {
-  static constexpr float kBegin = 0.f;
-  template <typename F>
-  static DNNL_INLINE F Of(const F& x) {
-    return x;
-  }
-  template <typename F>
-  static DNNL_INLINE F Join(const F& a, const F& x) {
-    return a + x;
-  }
-};
-
-struct SquaresOp : SumOp {
-  template <typename F>
-  static DNNL_INLINE F Of(const F& x) {
-    return x * x;
-  }
-};
-
-struct ProdOp : SumOp {
-  static constexpr float kBegin = 1.f;
-  template <typename F>
-  static DNNL_INLINE F Join(const F& a, const F& x) {
-    return a * x;
-  }
-};
-
-// NaN stays, whichever of the two it is.
-struct MaxOp : SumOp {
-  static constexpr float kBegin = -std::numeric_limits<float>::infinity();
-  template <typename F>
-  static DNNL_INLINE F Join(const F& a, const F& x) {
-    const F larger = x > a ? x : a;
-    return x == x ? larger : x;
-  }
-};
-
-struct MinOp : SumOp {
-  static constexpr float kBegin = std::numeric_limits<float>::infinity();
-  template <typename F>
-  static DNNL_INLINE F Join(const F& a, const F& x) {
-    const F smaller = x < a ? x : a;
-    return x == x ? smaller : x;
-  }
-};
 
 DNNL_INLINE float ValueOf(float value) { return value; }
 DNNL_INLINE float ValueOf(uint16_t bfloat16) {
