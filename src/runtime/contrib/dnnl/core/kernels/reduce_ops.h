@@ -19,7 +19,7 @@
 
 /*!
  * \file src/runtime/contrib/dnnl/core/kernels/reduce_ops.h
- * \brief How reductions join elements, of numbers and of vectors. For functions that are compiled for several CPUs.
+ * \brief How reductions join elements, of numbers and of vectors.
  */
 #ifndef TVM_RUNTIME_CONTRIB_DNNL_CORE_KERNELS_REDUCE_OPS_H_
 #define TVM_RUNTIME_CONTRIB_DNNL_CORE_KERNELS_REDUCE_OPS_H_
