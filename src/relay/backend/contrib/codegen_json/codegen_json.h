@@ -127,7 +127,9 @@ class JSONSerializer
    */
   Entries AddNode(JSONGraphObjectPtr node, const Expr& expr) {
     std::vector<TensorType> types;
-    FlattenType(expr->checked_type(), &types);
+    // InferType may leave a dimension of a constant open: that of a bias of open channels is.
+    const auto* constant = expr.as<ConstantNode>();
+    FlattenType(constant ? constant->tensor_type() : expr->checked_type(), &types);
     std::vector<std::vector<int64_t>> shapes;
     std::vector<std::string> dtypes;
     for (const TensorType& type : types) {
