@@ -108,12 +108,14 @@ struct Operands {
   Quantization src_is, weights_are;
 };
 
-/*! \brief Whether the zero point is a constant that elements of 8 bits less it fit into 16 with. */
-bool HasSmallZeroPoint(const NodeReader& node, PlanBuilder* plan, const Quantization& own) {
+/*! \brief Whether the zero point is a constant in the range of the elements: sums count on that. */
+bool HasSmallZeroPoint(const NodeReader& node, PlanBuilder* plan, const Quantization& own,
+                       Type type) {
   if (!own.zero_point.defined()) return true;
   if (!own.IsConstant(*plan) || Quantization::IsAlongAxis(own.zero_point)) return false;
   const int32_t value = plan->ValuesOf<int32_t>(node, own.zero_point)[0];
-  return value >= -128 && value <= 255;
+  const auto [smallest, largest] = RangeOf(type);
+  return value >= smallest && value <= largest;
 }
 
 /*! \brief The operands; nothing where they are not for the kernel. */
@@ -139,13 +141,15 @@ std::optional<Operands> ReadMatrices(const NodeReader& node, PlanBuilder* plan) 
     result.weights_are = Quantization::Read(node.Dequantization(1), plan, weights.dims());
     const Quantization& of_src = result.src_is;
     if (!of_src.IsConstant(*plan) || !of_src.IsPerTensor()) return {};
-    if (!HasSmallZeroPoint(node, plan, of_src)) return {};
+    if (!HasSmallZeroPoint(node, plan, of_src, data.dtype())) return {};
   }
   const Quantization& own = result.weights_are;
   const int last = static_cast<int>(weights.dims().size()) - 1;
   const bool is_along_columns =
       !Quantization::IsAlongAxis(own.scale) || own.axis == (kind.transpose_b ? last - 1 : last);
-  if (!own.IsConstant(*plan) || !HasSmallZeroPoint(node, plan, own) || !is_along_columns) return {};
+  const bool is_constant =
+      own.IsConstant(*plan) && HasSmallZeroPoint(node, plan, own, weights.dtype());
+  if (!is_constant || !is_along_columns) return {};
   const int64_t columns = out.back();
   result.matrix = {inner, columns, kind.transpose_b ? 1 : columns, kind.transpose_b ? inner : 1,
                    weights.dtype() == Type::s8};
