@@ -88,7 +88,8 @@ DNNL_INLINE Floats<W> ExpForSum(const Floats<W>& argument) {
   const Floats<W> p = (ExpPolynomial(r) * r + 1.f) * r + 1.f;
   Ints bits;
   std::memcpy(&bits, &shifted, sizeof(bits));
-  const Ints exponent = (bits << 23) + (127 << 23);
+  // Of a NaN the bits are any: the sum comes first, as it does not overflow.
+  const Ints exponent = (bits + 127) << 23;
   Floats<W> factor;
   std::memcpy(&factor, &exponent, sizeof(factor));
   return p * factor;
