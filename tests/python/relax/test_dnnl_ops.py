@@ -31,7 +31,7 @@ from dnnl_modules import (
 )
 from test_dnnl_copies import CASES as COPY_CASES
 from tvm import relax
-from tvm.contrib.onednn.ops.table import TABLE, UNARY
+from tvm.contrib.onednn.ops.table import PLAIN, TABLE
 from tvm.contrib.onednn.rewrites.decompose import DECOMPOSITIONS
 from tvm.relax import op
 from tvm_dnnl._dnnl.ops import ROWS
@@ -135,9 +135,9 @@ HEADS = [0, 2, 1, 3]
 CASES = {
     **{
         name: (lambda b, x, name=name: getattr(op, name)(x), [X3], {f"dnnl.{name}": 1})
-        for name in UNARY
+        for name in PLAIN
         # A square root is in a layer_norm below.
-        if not TABLE[name].attrs and "." not in name and name != "sqrt"
+        if "." not in name and name != "sqrt"
     },
     "matmul-of-one-matrix": (_one_matrix, [X3], {"dnnl.dense": 1}),
     "mask-of-constants": (_written_mask, [X3], {"dnnl.add": 1}),

@@ -51,5 +51,7 @@ register(TABLE)
 ELTWISE = [name for name, row in TABLE.items() if row.post == "eltwise"]
 # Ops whose result is of the shape and type of the first operand.
 UNARY = [name for name, row in TABLE.items() if row.infer is same_type]
+# Those that are known by their name alone.
+PLAIN = [name for name in UNARY if not TABLE[name].attrs]
 BINARY = [name for name, row in TABLE.items() if row.infer is broadcast_type]
 COMPARISONS = [row.name for row in binary.ROWS if row.reason is binary.comparison_reason]

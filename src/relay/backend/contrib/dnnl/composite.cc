@@ -108,15 +108,6 @@ class CompositeReader {
     return is_dequantize && CallInside(call->args[0]) == nullptr ? call : nullptr;
   }
 
-  /*! \brief The cast that rounds an operand from outside, or nullptr: the kernel reads it as it is.
-   */
-  static const CallNode* AsRounded(const Expr& arg) {
-    const auto* call = arg.as<CallNode>();
-    const auto* op = call == nullptr ? nullptr : call->op.as<OpNode>();
-    const bool is_cast = op != nullptr && op->name == "cast";
-    return is_cast && CallInside(call->args[0]) == nullptr ? call : nullptr;
-  }
-
   /*! \brief The argument that is a link of the chain; undefined for the root. */
   Expr NextInChain(const CallNode* call) const {
     // A requantized value is the root, not an operand of an op.
@@ -124,20 +115,11 @@ class CompositeReader {
     Expr next;
     for (const Expr& arg : call->args) {
       if (CallInside(arg) == nullptr || AsDequantized(arg) != nullptr) continue;
-      if (AsRounded(arg) != nullptr && IsRoundedOperand(call)) continue;
       ICHECK(!next.defined()) << name_ << ": both operands of " << OpNameOf(call)
                               << " are computed inside the composite";
       next = arg;
     }
     return next;
-  }
-
-  /*! \brief Whether a cast of an argument is the second operand, and not the root of the chain. */
-  static bool IsRoundedOperand(const CallNode* call) {
-    return std::any_of(call->args.begin(), call->args.end(), [](const Expr& arg) {
-      return CallInside(arg) != nullptr && AsDequantized(arg) == nullptr &&
-             AsRounded(arg) == nullptr;
-    });
   }
 
   /*! \brief The calls from the result to the root. */
@@ -163,8 +145,7 @@ class CompositeReader {
       post_op.operand_first = i == 0;
       ICHECK_LT(post_op.operand, 0)
           << name_ << ": " << OpNameOf(call) << " has more than one operand from outside";
-      const CallNode* rounded = AsRounded(call->args[i]);
-      post_op.operand = AddInput(rounded != nullptr ? rounded->args[0] : call->args[i]);
+      post_op.operand = AddInput(call->args[i]);
     }
     return post_op;
   }

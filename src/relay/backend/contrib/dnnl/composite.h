@@ -100,8 +100,7 @@ struct KernelCall {
  *
  * The body of a composite must be a chain: each call but the innermost, the root, has one argument
  * that is computed inside the body. A qnn.dequantize of an argument of the composite is no part of
- * the chain, it says how the kernel reads that argument. Nor is a cast of the operand of a post-op,
- * which the kernel reads as it is.
+ * the chain, it says how the kernel reads that argument.
  */
 KernelCall ReadKernelCall(const CallNode* call);
 

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import numpy as np
 from tvm import relax
-from tvm.contrib.onednn.ops.table import BINARY, COMPARISONS, TABLE, UNARY
+from tvm.contrib.onednn.ops.table import BINARY, COMPARISONS, PLAIN, TABLE
 
 from . import norm_ops, view_ops
 from .read_op import (
@@ -150,10 +150,8 @@ def _integers(zero_points: np.ndarray) -> np.ndarray:
     return integers
 
 
-_UNARY = [name for name in UNARY if not TABLE[name].attrs and name in TABLE[name].relax_ops]
-
 ROWS: dict[str, Row] = {
-    **{f"relax.{name}": unary(name) for name in _UNARY},
+    **{f"relax.{name}": unary(name) for name in PLAIN if name in TABLE[name].relax_ops},
     **{f"relax.{name}": same(name) for name in (*BINARY, *COMPARISONS)},
     "relax.nn.attention": composed("scale", "causal_mask", "window_size"),
     "relax.nn.attention_bias": composed("scale", "causal_mask", "window_size"),

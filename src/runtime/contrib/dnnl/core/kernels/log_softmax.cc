@@ -78,21 +78,14 @@ DNNL_INLINE float LargestOfRow(const float* row, int64_t count) {
 template <int W>
 DNNL_INLINE Floats<W> ExpForSum(const Floats<W>& argument) {
   using Ints = typename VectorTypes<W>::Ints;
-  // To subtract this leaves the nearest integer in the lowest bits of a sum.
-  constexpr float kInteger = 0x1.8p23f, kLowest = -87.f;
+  constexpr float kLowest = -87.f;
   // The argument if it is NaN.
-  const Floats<W> x = argument < kLowest ? Filled<W>(kLowest) : argument;
-  const Floats<W> shifted = x * 0x1.715476p0f + kInteger;
-  const Floats<W> n = shifted - kInteger;
-  const Floats<W> r = (x - n * kLn2High) - n * kLn2Low;
-  const Floats<W> p = (ExpPolynomial(r) * r + 1.f) * r + 1.f;
-  Ints bits;
-  std::memcpy(&bits, &shifted, sizeof(bits));
-  // Of a NaN the bits are any: the sum comes first, as it does not overflow.
+  const auto [factor, bits] = SplitExp<W>(argument < kLowest ? Filled<W>(kLowest) : argument);
+  // The sum comes first: of the bits of a NaN it does not overflow.
   const Ints exponent = (bits + 127) << 23;
-  Floats<W> factor;
-  std::memcpy(&factor, &exponent, sizeof(factor));
-  return p * factor;
+  Floats<W> power;
+  std::memcpy(&power, &exponent, sizeof(power));
+  return factor * power;
 }
 
 /*! \brief The sum of exp(row[i] - largest). */
@@ -107,8 +100,9 @@ DNNL_INLINE double SumOfExponentials(const float* row, int64_t count, float larg
     const int64_t end = std::min(count, i + kTerms * kVectors * W);
     for (; i + kVectors * W <= end; i += kVectors * W) {
       DNNL_UNROLL
-      for (int k = 0; k < kVectors; ++k)
+      for (int k = 0; k < kVectors; ++k) {
         sums[k] += ExpForSum<W>(Load<W>(row + i + k * W) - largest);
+      }
     }
     total += SumOf<W>((sums[0] + sums[1]) + (sums[2] + sums[3]));
   }

@@ -194,28 +194,41 @@ DNNL_INLINE float LargestOf(Floats<W> vector) {
   }
 }
 
+/*! \brief exp(x) as factor * 2^n; n is in the lowest bits of the others, which are any of a NaN. */
+template <int W>
+struct SplitExponential {
+  Floats<W> factor;
+  typename VectorTypes<W>::Ints bits;
+};
+
+/*! \brief exp(x) of -150 < x / log(2) <= 128, within 4e-7, relatively. */
+template <int W>
+DNNL_INLINE SplitExponential<W> SplitExp(const Floats<W>& x) {
+  // To subtract this leaves the nearest integer in the lowest bits of a sum.
+  constexpr float kInteger = 0x1.8p23f;
+  const Floats<W> shifted = x * 0x1.715476p0f + kInteger;
+  const Floats<W> n = shifted - kInteger;
+  const Floats<W> r = (x - n * kLn2High) - n * kLn2Low;
+  SplitExponential<W> split{(ExpPolynomial(r) * r + 1.f) * r + 1.f, {}};
+  std::memcpy(&split.bits, &shifted, sizeof(split.bits));
+  return split;
+}
+
 /*! \brief exp(x) within 4e-7, relatively; 0 below -104; NaN stays. */
 template <int W>
 DNNL_INLINE Floats<W> Exp(const Floats<W>& argument) {
   Floats<W> x = argument;
   using Ints = typename VectorTypes<W>::Ints;
-  // To subtract this leaves the nearest integer in the lowest bits of a sum.
-  constexpr float kInteger = 0x1.8p23f;
   x = x > 89.f ? Filled<W>(89.f) : x;
   x = x < -104.f ? Filled<W>(-104.f) : x;
-  const Floats<W> shifted = x * 0x1.715476p0f + kInteger;
-  const Floats<W> n = shifted - kInteger;
-  const Floats<W> r = (x - n * kLn2High) - n * kLn2Low;
-  const Floats<W> p = (ExpPolynomial(r) * r + 1.f) * r + 1.f;
-  Ints bits;
-  std::memcpy(&bits, &shifted, sizeof(bits));
+  const auto [factor, bits] = SplitExp<W>(x);
   // 2^n in two factors: n is from -150 to 128, and a result may be subnormal.
   const Ints exponent = bits - 0x4b400000, half = exponent >> 1;
   const Ints first = (half + 127) << 23, second = (exponent - half + 127) << 23;
   Floats<W> factors[2];
   std::memcpy(&factors[0], &first, sizeof(first));
   std::memcpy(&factors[1], &second, sizeof(second));
-  return p * factors[0] * factors[1];
+  return factor * factors[0] * factors[1];
 }
 
 }  // namespace tvm::runtime::contrib::dnnl_backend

@@ -35,6 +35,7 @@
 #include "../op_table.h"
 #include "dynamic_quantize.h"
 #include "matmul_operands.h"
+#include "reduce.h"
 #include "rows.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
@@ -271,18 +272,7 @@ Tensor EmitPostOps(const NodeReader& node, PlanBuilder* plan, const Tensor& resu
   const auto rows = [&](const Tensor& value) { return FlattenRows(node, plan, value); };
   ResultView view{-1, rows};
   view.kept_dims = 1;
-  const FusedOps fused = FusePostOps(node, plan, view);
-  const Tensor value = rows(result);
-  const Tensor one = plan->NewNumber(1, value.dims().size());
-  const dnnl::binary::primitive_desc desc(plan->engine(), dnnl::algorithm::binary_mul, value.md,
-                                          one.md, WithType(value.md, node.OutType()), fused.attr);
-  const Tensor dst = plan->NewTensor(desc.dst_desc());
-  plan->Emit(node, desc, dnnl::binary(desc),
-             fused.AddTo({{DNNL_ARG_SRC_0, value}, {DNNL_ARG_SRC_1, one}, {DNNL_ARG_DST, dst}},
-                         node, plan, desc),
-             fused.names);
-  plan->OfferInPlace(DNNL_ARG_SRC_0);
-  return dst;
+  return WithPostOps(node, plan, rows(result), view);
 }
 
 }  // namespace

@@ -20,13 +20,13 @@ A unary op without attributes needs no row of its own, unless it should read oth
 values.
 """
 
-from tvm.contrib.onednn.ops.table import TABLE, UNARY
+from tvm.contrib.onednn.ops.table import PLAIN
 
 from . import binary, conv, eltwise, matmul, norm, pool, recurrent, view
 
 _FAMILIES = (conv, matmul, recurrent, pool, norm, eltwise, binary, view)
 
 ROWS = {row.name: row for family in _FAMILIES for row in family.ROWS}
-for _name in UNARY:
-    if not TABLE[_name].attrs and not _name.startswith("dnnl."):
+for _name in PLAIN:
+    if not _name.startswith("dnnl."):
         ROWS.setdefault(_name, eltwise.of_positive(_name))
