@@ -61,6 +61,7 @@ def variables(layout, environ=None):
     prepend(environ, "PYTHONPATH", layout.root / "tests" / "python" / "contrib")
     environ["VIRTUAL_ENV"] = str(layout.venv)
     if not layout.has_tree:
+        prepend(environ, "PYTHONPATH", layout.root / "tests" / "python" / "relax")
         prepend(environ, "PYTHONPATH", layout.plugin)
         return environ
     prepend(environ, "PYTHONPATH", home / "python" if home else layout.prebuilt)

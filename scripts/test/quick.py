@@ -12,12 +12,14 @@ BACKEND = "tests/python/contrib/"
 FIRST = BACKEND + "test_dnnl.py"
 STAGES = BACKEND + "dnnl_tests/"
 RELAX = "tests/python/relax"
+FOLDERS = RELAX + "/dnnl_relax/"
 # By pattern of a changed path: the tests of it, the first pattern that fits counts. A folder stands
 # for its test of the same name as the changed file where there is one.
 RULES = (
     (r"tests/python/.*/test_\w+\.py$", ("{path}",)),
-    (r"tests/python/relax/|src/runtime/extra/|python/tvm/relax/", (RELAX,)),
-    (r"scripts/plugin/", (RELAX,)),
+    (rf"{FOLDERS}(\w+)/", (FOLDERS + "{0}",)),
+    (r"python/tvm/relax/.*/(onnx|torch)/", (FOLDERS + "{0}",)),
+    (r"tests/python/relax/|src/runtime/extra/|python/tvm/relax/|scripts/plugin/", (RELAX,)),
     (rf"{STAGES}(\w+)/(rows/)?\w+\.\w+$", (STAGES + "{0}",)),
     (rf"{STAGES}interrupted", (STAGES + "partition", RELAX)),
     (rf"{STAGES}malformed", (STAGES + "runtime", RELAX)),
@@ -92,8 +94,9 @@ def choose(root, paths):
         What changed, relative to it.
     """
     tests = set()
-    # Files that a tree without Relay has as well.
-    shared = tuple(f"{listed}/" for listed in read_list(root / "patches/relax/overlay.list"))
+    # Files that a tree without Relay has as well, and that no rule names as those of Relax.
+    listed = read_list(root / "patches/relax/overlay.list")
+    shared = tuple(f"{path}/" for path in listed if path not in (RELAX, "python/tvm/relax"))
     for path in paths:
         if f"{path}/".startswith(shared):
             tests.add(RELAX)

@@ -12,6 +12,7 @@ from scripts.test import order, pairs, quick
 from scripts.test.test import sharing
 
 STAGES = quick.STAGES
+FOLDERS = quick.FOLDERS
 RUNTIME = "src/runtime/contrib/dnnl/"
 RELAY = "python/tvm/relay/op/contrib/_dnnl/"
 SHARED = "python/tvm/contrib/onednn/"
@@ -54,6 +55,10 @@ SHARED = "python/tvm/contrib/onednn/"
             [STAGES + "graphs", "tests/python/graph/test_dim.py", quick.RELAX],
             False,
         ),
+        ("python/tvm/relax/x/onnx/resize.py", [FOLDERS + "onnx/test_resize.py"], False),
+        ("python/tvm/relax/x/codegen.py", [quick.RELAX], False),
+        (FOLDERS + "torch/checking.py", [FOLDERS + "torch"], False),
+        (FOLDERS + "modules.py", [quick.RELAX], False),
         ("tests/python/graph/graph_reader.py", ["tests/python/graph", quick.RELAX], False),
         (SHARED + "rewrites/formulas.py", [STAGES + "rewrites", quick.RELAX], False),
         (RUNTIME + "dnnl_kernel.h", [STAGES + "c_source"], True),

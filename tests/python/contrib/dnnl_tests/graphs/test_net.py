@@ -23,9 +23,6 @@ reason for each draw. On a CPU without bfloat16 or float16, their partitions are
 that has them.
 """
 
-import sys
-from pathlib import Path
-
 import pytest
 import tvm
 from tvm import relay
@@ -47,11 +44,9 @@ from dnnl_tests.graphs.test_infer import (
     opened,
     problems_of,
 )
+from dnnl_tests.net import COUNTS, DTYPES, TRIES, check_op
+from dnnl_tests.pretended_cpu import every_dtype
 from dnnl_tests.relay import const
-
-sys.path.append(str(Path(__file__).resolve().parents[3] / "graph"))
-from net import COUNTS, DTYPES, TRIES, check_op  # noqa: E402
-from pretended_cpu import every_dtype  # noqa: E402
 
 # Ops of the table that Relay writes as others, or that rewrites make of several: in `rewrites`,
 # `ops` and `integration`.

@@ -16,9 +16,6 @@
 # under the License.
 """Any legal Relay module can be partitioned, whatever it consists of, and computes the same."""
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 import tvm
@@ -32,6 +29,7 @@ from tvm.testing import dnnl as testing
 
 from dnnl_tests import direct
 from dnnl_tests.partition.any_module import MODULES, SHAPE, X, atan, batch_norm_tuple, func, relu
+from dnnl_tests.pretended_cpu import every_dtype
 from dnnl_tests.reference import rand
 from dnnl_tests.relay import (
     check_complete,
@@ -43,9 +41,6 @@ from dnnl_tests.relay import (
     var,
     without_dnnl,
 )
-
-sys.path.append(str(Path(__file__).resolve().parents[3] / "graph"))
-from pretended_cpu import every_dtype  # noqa: E402
 
 
 @pytest.mark.parametrize("prune", [False, True], ids=["all", "prune"])

@@ -1,0 +1,401 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Ops of Relax on oneDNN: what is offloaded, as which composites, and with which results."""
+
+import pytest
+from tvm import relax
+from tvm.contrib.onednn.ops.table import PLAIN, TABLE
+from tvm.contrib.onednn.rewrites.decompose import DECOMPOSITIONS
+from tvm.relax import op
+from tvm_dnnl._dnnl.ops import ROWS
+from tvm_dnnl._dnnl.reader import RelaxGraph
+from tvm_dnnl._dnnl.reading import short_name
+
+from dnnl_relax.modules import (
+    X3,
+    X4,
+    check_case,
+    const,
+    conv,
+    conv_bias_relu,
+    module,
+    rand,
+    residual,
+    var,
+)
+from dnnl_relax.ops.test_copies import CASES as COPY_CASES
+
+
+def _conv_nhwc(builder, x):
+    weight = const(4, 3, 3, 6)
+    return op.nn.conv2d(x, weight, data_layout="NHWC", kernel_layout="OHWI")
+
+
+def _add_first(builder, x):
+    return op.add(const(1, 4, 1, 1), conv(builder, x))
+
+
+def _batch_norm(builder, x, bias=False):
+    y = conv(builder, x)
+    if bias:
+        y = builder.emit(op.add(y, const(1, 4, 1, 1)))
+    params = [const(4, seed=seed) for seed in range(3)]
+    variance = relax.const(rand(4) ** 2 + 0.5)
+    y = builder.emit(op.nn.batch_norm(y, *params, variance, axis=1, training=False))
+    return op.nn.relu(builder.emit(relax.TupleGetItem(y, 0)))
+
+
+def _lone_batch_norm(builder, x):
+    params = [const(6, seed=seed) for seed in range(3)]
+    y = op.nn.batch_norm(x, *params, relax.const(rand(6) ** 2 + 0.5), axis=1, training=False)
+    return relax.TupleGetItem(builder.emit(y), 0)
+
+
+def _gelu(builder, x):
+    y = builder.emit(op.divide(x, relax.const(2**0.5, "float32")))
+    y = builder.emit(op.add(builder.emit(op.erf(y)), relax.const(1.0, "float32")))
+    y = builder.emit(op.multiply(x, y))
+    return op.multiply(y, relax.const(0.5, "float32"))
+
+
+def _layer_norm_of_ops(builder, x):
+    mean = builder.emit(op.mean(x, [-1], keepdims=True))
+    centred = builder.emit(op.subtract(x, mean))
+    square = builder.emit(op.power(centred, relax.const(2.0, "float32")))
+    variance = builder.emit(op.mean(square, [-1], keepdims=True))
+    root = builder.emit(op.sqrt(builder.emit(op.add(variance, relax.const(1e-5, "float32")))))
+    y = builder.emit(op.divide(centred, root))
+    return op.add(builder.emit(op.multiply(y, const(8))), const(8, seed=2))
+
+
+def _split(builder, x):
+    parts = builder.emit(op.split(x, 2, axis=1))
+    one = builder.emit(relax.TupleGetItem(parts, 0))
+    other = builder.emit(relax.TupleGetItem(parts, 1))
+    return op.nn.relu(builder.emit(op.concat([other, one], axis=1)))
+
+
+def _reshapes(builder, x):
+    y = builder.emit(op.permute_dims(builder.emit(op.reshape(x, (5, 16)))))
+    return op.squeeze(builder.emit(op.expand_dims(y, [0])), [0])
+
+
+def _two_results(builder, x):
+    y = conv(builder, x)
+    return relax.Tuple([builder.emit(op.nn.relu(y)), builder.emit(op.tanh(y))])
+
+
+def _one_matrix(builder, x):
+    return op.matmul(x, builder.emit(op.broadcast_to(const(8, 3), (2, 8, 3))))
+
+
+def _written_mask(builder, x):
+    """As exporters write a causal mask."""
+    rows = builder.emit(op.expand_dims(builder.emit(op.arange(0, 5, 1, "int64")), 1))
+    columns = builder.emit(op.arange(0, 8, 1, "int64"))
+    zeros, ones = (relax.const(value, "float32") for value in (0.0, 1.0))
+    kept = builder.emit(op.full((5, 8), relax.const(True, "bool"), "bool"))
+    kept = builder.emit(op.logical_and(builder.emit(op.less_equal(columns, rows)), kept))
+    mask = builder.emit(op.where(kept, zeros, ones))
+    return op.add(builder.emit(op.broadcast_to(x, (2, 5, 8))), mask)
+
+
+def _batches(left, right):
+    """Matrices, or batches of them, that broadcast each other, as parameters."""
+    params = [var("x", *left), var("y", *right)]
+    return lambda b, x, y: op.matmul(x, y), params, {"dnnl.batch_matmul": 1}
+
+
+def _heads_of_one_image(builder, x, y):
+    """Rows of heads that lie between each other; the second operand has one image."""
+    x = builder.emit(op.permute_dims(x, HEADS))
+    return op.matmul(x, builder.emit(op.permute_dims(y, [0, 2, 3, 1])))
+
+
+def _batches_bias_relu(builder, x):
+    y = builder.emit(op.add(builder.emit(op.matmul(x, const(6, 9, 5))), const(5)))
+    return op.nn.relu(builder.emit(op.add(y, const(2, 6, 9, 5))))
+
+
+HEADS = [0, 2, 1, 3]
+
+CASES = {
+    **{
+        name: (lambda b, x, name=name: getattr(op, name)(x), [X3], {f"dnnl.{name}": 1})
+        for name in PLAIN
+        # A square root is in a layer_norm below.
+        if "." not in name and name != "sqrt"
+    },
+    "matmul-of-one-matrix": (_one_matrix, [X3], {"dnnl.dense": 1}),
+    "mask-of-constants": (_written_mask, [X3], {"dnnl.add": 1}),
+    "dropout": (
+        lambda b, x: op.nn.relu(b.emit(relax.TupleGetItem(b.emit(op.nn.dropout(x)), 0))),
+        [X3],
+        {"dnnl.relu": 1},
+    ),
+    "square": (lambda b, x: op.square(x), [X3], {"dnnl.pow": 1}),
+    "resize3d": (
+        lambda b, x: op.image.resize3d(x, (4, 6, 8), method="linear"),
+        [var("x", 1, 3, 2, 3, 4)],
+        {"dnnl.resize3d": 1},
+    ),
+    "conv2d": (lambda b, x: conv(b, x), [X4], {"dnnl.conv2d": 1}),
+    "conv2d-strided-dilated": (
+        lambda b, x: conv(b, x, strides=2, dilation=2),
+        [X4],
+        {"dnnl.conv2d": 1},
+    ),
+    "conv2d-depthwise": (lambda b, x: conv(b, x, channels=6, groups=6), [X4], {"dnnl.conv2d": 1}),
+    "conv2d-bias-relu": (conv_bias_relu, [X4], {"dnnl.conv2d_bias_relu": 1}),
+    "conv2d-nhwc": (_conv_nhwc, [var("x", 2, 9, 9, 6)], {"dnnl.conv2d": 1}),
+    "conv2d-residual": (residual, [X4], {"dnnl.conv2d_bias_sum_relu": 1}),
+    "conv2d-bias-first": (_add_first, [X4], {"dnnl.conv2d_bias": 1}),
+    "conv2d-batch_norm": (_batch_norm, [X4], {"dnnl.conv2d_bias_relu": 1}),
+    "conv2d-bias-batch_norm": (
+        lambda b, x: _batch_norm(b, x, bias=True),
+        [X4],
+        {"dnnl.conv2d_bias_relu": 1},
+    ),
+    "batch_norm": (_lone_batch_norm, [X4], {"dnnl.multiply_add": 1}),
+    "conv1d": (
+        lambda b, x: op.nn.conv1d(x, const(4, 6, 3), padding=1),
+        [var("x", 2, 6, 9)],
+        {"dnnl.conv1d": 1},
+    ),
+    "conv2d_transpose": (
+        lambda b, x: op.nn.conv2d_transpose(x, const(6, 4, 3, 3), strides=2, output_padding=1),
+        [X4],
+        {"dnnl.conv2d_transpose": 1},
+    ),
+    "matmul": (lambda b, x: op.matmul(x, const(8, 3)), [X3], {"dnnl.dense": 1}),
+    "matmul-bias-gelu": (
+        lambda b, x: op.nn.gelu(b.emit(op.add(b.emit(op.matmul(x, const(8, 3))), const(3)))),
+        [X3],
+        {"dnnl.dense_bias_gelu_erf": 1},
+    ),
+    "matmul-in-batches": (
+        lambda b, x: op.matmul(x, const(2, 8, 3)),
+        [X3],
+        {"dnnl.batch_matmul": 1},
+    ),
+    "matmul-in-batches-of-rank-4": (
+        lambda b, x: op.matmul(x, const(2, 6, 9, 5)),
+        [X4],
+        {"dnnl.batch_matmul": 1},
+    ),
+    **{
+        f"matmul-{left}-by-{right}": _batches(left, right)
+        for left, right in (
+            ((2, 3, 5, 8), (1, 3, 8, 4)),
+            ((1, 3, 5, 8), (2, 1, 8, 4)),
+            ((2, 1, 3, 5, 8), (2, 4, 1, 8, 3)),
+            ((5, 8), (2, 8, 4)),
+            ((3, 5, 8), (2, 3, 8, 4)),
+            ((2, 3, 5, 8), (3, 8, 4)),
+            ((2, 3, 5, 8), (1, 8, 4)),
+        )
+    },
+    "matmul-heads-of-one-image": (
+        _heads_of_one_image,
+        [var("x", 2, 5, 3, 8), var("y", 1, 7, 3, 8)],
+        {"dnnl.transpose": 2, "dnnl.batch_matmul": 1},
+    ),
+    "matmul-batches-bias-sum-relu": (
+        _batches_bias_relu,
+        [X4],
+        {"dnnl.batch_matmul_bias_sum_relu": 1},
+    ),
+    "gelu-of-ops": (_gelu, [X3], {"dnnl.gelu_erf": 1}),
+    "layer_norm-of-ops": (_layer_norm_of_ops, [X3], {"dnnl.layer_norm": 1}),
+    "layer_norm": (
+        lambda b, x: op.nn.layer_norm(x, const(8), const(8, seed=2), axes=[-1]),
+        [X3],
+        {"dnnl.layer_norm": 1},
+    ),
+    "rms_norm": (lambda b, x: op.nn.rms_norm(x, const(8), axes=[-1]), [X3], {"dnnl.rms_norm": 1}),
+    "group_norm": (
+        lambda b, x: op.nn.group_norm(
+            x, const(6), const(6, seed=2), num_groups=3, channel_axis=1, axes=[2, 3]
+        ),
+        [X4],
+        {"dnnl.group_norm": 1},
+    ),
+    "instance_norm": (
+        lambda b, x: op.nn.instance_norm(
+            x, const(6), const(6, seed=2), channel_axis=1, axes=[2, 3]
+        ),
+        [X4],
+        {"dnnl.instance_norm": 1},
+    ),
+    "softmax": (lambda b, x: op.nn.softmax(x, axis=-1), [X3], {"dnnl.softmax": 1}),
+    "log_softmax": (lambda b, x: op.nn.log_softmax(x, axis=1), [X3], {"dnnl.log_softmax": 1}),
+    "max_pool2d": (
+        lambda b, x: op.nn.max_pool2d(x, (3, 3), (2, 2), (1, 1)),
+        [X4],
+        {"dnnl.max_pool2d": 1},
+    ),
+    "avg_pool2d": (
+        lambda b, x: op.nn.avg_pool2d(x, (3, 3), (2, 2), (1, 1), count_include_pad=True),
+        [X4],
+        {"dnnl.avg_pool2d": 1},
+    ),
+    "adaptive_avg_pool2d": (
+        lambda b, x: op.nn.adaptive_avg_pool2d(x, (1, 1)),
+        [X4],
+        {"dnnl.adaptive_avg_pool2d": 1},
+    ),
+    "resize2d": (
+        lambda b, x: op.image.resize2d(
+            x, (18, 18), method="linear", coordinate_transformation_mode="half_pixel"
+        ),
+        [X4],
+        {"dnnl.resize2d": 1},
+    ),
+    "relu6": (lambda b, x: op.nn.relu6(x), [X3], {"dnnl.clip": 1}),
+    "clip": (lambda b, x: op.clip(x, -0.5, 0.25), [X3], {"dnnl.clip": 1}),
+    "leakyrelu": (lambda b, x: op.nn.leakyrelu(x, 0.1), [X3], {"dnnl.leaky_relu": 1}),
+    **{
+        f"prelu-{axis}": (
+            lambda b, x, axis=axis: op.nn.prelu(x, const((2, 6, 9, 9)[axis]), axis=axis),
+            [X4],
+            {"dnnl.prelu": 1},
+        )
+        for axis in (1, 2, -1, -3)
+    },
+    "prelu-by-one-slope": (
+        lambda b, x: op.nn.prelu(conv(b, x), const(1), axis=3),
+        [X4],
+        {"dnnl.conv2d_leaky_relu": 1},
+    ),
+    "prelu-by-one-slope-of-a-call": (
+        lambda b, x, a: op.nn.prelu(conv(b, x), a, axis=3),
+        [X4, var("a", 1)],
+        {"dnnl.conv2d": 1, "dnnl.prelu": 1},
+    ),
+    "conv-prelu": (lambda b, x: op.nn.prelu(conv(b, x), const(4)), [X4], {"dnnl.conv2d_prelu": 1}),
+    "gelu_tanh": (lambda b, x: op.nn.gelu_tanh(x), [X3], {"dnnl.gelu_tanh": 1}),
+    "silu": (lambda b, x: op.nn.silu(x), [X3], {"dnnl.swish": 1}),
+    "softplus": (lambda b, x: op.nn.softplus(x), [X3], {"dnnl.softplus": 1}),
+    "power": (
+        lambda b, x: op.power(b.emit(op.abs(x)), relax.const(3.0, "float32")),
+        [X3],
+        {"dnnl.abs": 1, "dnnl.pow": 1},
+    ),
+    "add-broadcast": (lambda b, x: op.add(x, const(8)), [X3], {"dnnl.add": 1}),
+    "divide": (lambda b, x, y: op.divide(x, y), [X3, var("y", 2, 5, 8)], {"dnnl.divide": 1}),
+    "maximum": (lambda b, x: op.maximum(x, const(2, 5, 8)), [X3], {"dnnl.maximum": 1}),
+    "less": (lambda b, x: op.less(x, const(2, 5, 8)), [X3], {"dnnl.less": 1}),
+    "mean": (lambda b, x: op.mean(x, [1], keepdims=True), [X3], {"dnnl.mean": 1}),
+    "max-of-images": (
+        lambda b, x: op.max(x, [-1, 2], keepdims=True),
+        [X4],
+        {"dnnl.global_max_pool2d": 1},
+    ),
+    "sum-of-all": (lambda b, x: op.sum(x, [0, 1]), [X3], {"dnnl.sum": 1}),
+    "concat": (
+        lambda b, x, y: op.concat([x, y], axis=1),
+        [X3, var("y", 2, 3, 8)],
+        {"dnnl.concatenate": 1},
+    ),
+    "stack": (lambda b, x: op.stack([x, x], axis=1), [X3], {"dnnl.stack": 1}),
+    "split": (
+        _split,
+        [var("x", 2, 6, 8)],
+        {"dnnl.split": 1, "dnnl.concatenate": 1, "dnnl.relu": 1},
+    ),
+    "split-at": (
+        lambda b, x: op.tanh(b.emit(relax.TupleGetItem(b.emit(op.split(x, [1, 4], axis=1)), 1))),
+        [X3],
+        {"dnnl.split": 1, "dnnl.tanh": 1},
+    ),
+    "strided_slice": (
+        lambda b, x: op.nn.relu(b.emit(op.strided_slice(x, [1, 2], [1, 0], [5, 8], [2, 1]))),
+        [X3],
+        {"dnnl.strided_slice": 1, "dnnl.relu": 1},
+    ),
+    **{
+        mode: (lambda b, x, mode=mode: op.nn.pad(x, [0, 1] * 3, mode, 0.5), [X3], {"dnnl.pad": 1})
+        for mode in ("constant", "replicate", "reflect")
+    },
+    "reshapes": (_reshapes, [X3], {"dnnl.reshape": 3, "dnnl.transpose": 1}),
+    **{
+        name: (lambda b, x, name=name: getattr(op, name)(x, const(8)), [X3], {f"dnnl.{name}": 1})
+        for name in ("equal", "greater", "greater_equal", "less_equal", "minimum", "not_equal")
+    },
+    **{
+        name: (lambda b, x, name=name: getattr(op, name)(x, [1]), [X3], {f"dnnl.{name}": 1})
+        for name in ("max", "min", "prod")
+    },
+    "flip": (lambda b, x: op.flip(x, 1), [X3], {"dnnl.take": 1}),
+    **COPY_CASES,
+    "log": (lambda b, x: op.log(b.emit(op.exp(x))), [X3], {"dnnl.exp": 1, "dnnl.log": 1}),
+    "rsqrt": (lambda b, x: op.rsqrt(b.emit(op.exp(x))), [X3], {"dnnl.exp": 1, "dnnl.rsqrt": 1}),
+    "flatten": (
+        lambda b, x: op.nn.relu(b.emit(op.flatten(b.emit(op.nn.batch_flatten(x))))),
+        [X3],
+        {"dnnl.reshape": 2, "dnnl.relu": 1},
+    ),
+    **{
+        f"{name}{n}d": (
+            lambda b, x, name=f"{name}{n}d", size=size: getattr(op.nn, name)(x, size),
+            [var("x", 2, 6, *(8,) * n)],
+            {f"dnnl.{name}{n}d": 1},
+        )
+        for n in (1, 3)
+        for name, size in (("max_pool", 3), ("avg_pool", 3), ("adaptive_avg_pool", 2))
+    },
+    "conv3d": (
+        lambda b, x: op.nn.conv3d(x, const(4, 6, 3, 3, 3), padding=1),
+        [var("x", 2, 6, 5, 5, 5)],
+        {"dnnl.conv3d": 1},
+    ),
+    **{
+        f"conv{n}d_transpose": (
+            lambda b, x, n=n: getattr(op.nn, f"conv{n}d_transpose")(x, const(6, 4, *(3,) * n)),
+            [var("x", 2, 6, *(5,) * n)],
+            {f"dnnl.conv{n}d_transpose": 1},
+        )
+        for n in (1, 3)
+    },
+    "two-results": (
+        _two_results,
+        [X4],
+        {"dnnl.conv2d": 1, "dnnl.relu": 1, "dnnl.tanh": 1},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_op(case):
+    check_case(*CASES[case])
+
+
+def test_rows_are_those_of_the_table():
+    """The table names the ops of Relax; each has a row here that reads it as the table says."""
+    named = {f"relax.{name}" for spec in TABLE.values() for name in spec.relax_ops}
+    assert named <= set(ROWS)
+    composed = {name for name in DECOMPOSITIONS if name.startswith("relax.")}
+    assert set(ROWS) - named == {*composed, "relax.nn.attention_var_len"} - named
+    seen = set()
+    for build, params, _ in CASES.values():
+        mod = module(build, *params)
+        for node in (each for each in RelaxGraph(mod, mod["main"]).nodes if each.is_call):
+            name = short_name(node.origin.native.value)
+            assert name in TABLE[node.name].relax_ops
+            seen.add(f"relax.{name}")
+    # These are in the tests of models in 8 bits; a relu6 is a clip.
+    assert named - seen == {"relax.nn.relu6", "relax.quantize", "relax.dequantize"}

@@ -1,0 +1,254 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Each op of Relax x data type x fixed or open sizes: accepted, written, inferred and run alike.
+
+The calls are those of `draws`, which draws each row. What the rules accept must be in a
+partition without any failure (`strict`), the runtime must infer the types that Relax does, and what
+this CPU computes must be what the numpy definitions of the ops say. A combination of which nothing
+is accepted must have a reason for each draw. On a CPU without bfloat16 or float16, their partitions
+are written and inferred as for one that has them.
+"""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import tvm
+import tvm_dnnl
+from dnnl_tests.net import COUNTS, TRIES, check_op
+from dnnl_tests.pretended_cpu import every_dtype
+from tvm import relax, tirx
+from tvm.contrib.onednn import cpu
+from tvm.contrib.onednn.ops.evaluate import evaluate
+from tvm.contrib.onednn.ops.recurrent import GATES
+from tvm.contrib.onednn.ops.rules import Rules
+from tvm.contrib.onednn.ops.table import TABLE
+from tvm.contrib.onednn.options import Options
+from tvm.relax import op
+from tvm_dnnl._dnnl.reader import RelaxGraph
+from tvm_dnnl._dnnl.reading import constant_of, is_constant
+
+from dnnl_relax.ops.draws import DRAWS, NOT_DRAWN, SIZES, Draw
+from dnnl_relax.ops.test_infer import STATIC, partitions, runtime_module, types_of
+
+# A number may be off by so much, relative to the largest one; an integer by one.
+RTOL = {"float32": 2e-5, "bfloat16": 2.0**-7, "float16": 2.0**-10}
+HAS = {dtype: cpu.computes(dtype) for dtype in RTOL} | {"int8": True, "uint8": True, "bool": True}
+
+
+class Quantized(Draw):
+    """Draws operands that are dequantized."""
+
+    def _dequantized(self, tensor):
+        scale, zero = relax.const(np.float32(0.05)), relax.const(np.int8(3))
+        return relax.BlockBuilder().normalize(op.dequantize(tensor, scale, zero, 0))
+
+    def data(self, shape):
+        return self._dequantized(self.var(shape, "int8"))
+
+    def weight(self, shape, dtype=None):
+        values = np.asarray(self.numbers.integers(-9, 9, shape), "int8")
+        return self._dequantized(constant_of(values, "int8"))
+
+
+def draw(name, dtype, seed, is_open):
+    """Return the module of a call; None where Relax refuses it."""
+    symbols = None
+    if is_open:
+        if name in STATIC:
+            return None
+        symbols = {n: tirx.Var(f"n{n}", "int64") for n in range(1, 2 * max(SIZES))}
+    # Every second of 8 bits is between dequantize and quantize.
+    is_quantized = dtype == "int8" and seed % 2 == 0
+    d = Quantized(seed, "float32", symbols) if is_quantized else Draw(seed, dtype, symbols)
+    builder = relax.BlockBuilder()
+    try:
+        drawn = DRAWS[name](d)
+        with builder.function("main", d.variables):
+            with builder.dataflow():
+                result = builder.emit(drawn if isinstance(drawn, relax.Expr) else drawn(builder))
+                if is_quantized and str(result.ty.dtype) == "float32":
+                    scale, zero = relax.const(np.float32(0.1)), relax.const(np.int8(-2))
+                    result = builder.emit(op.quantize(result, scale, zero, 0, "int8"))
+                output = builder.emit_output(result)
+            builder.emit_func_output(output)
+        return builder.get() if d.variables else None
+    # What Relax raises has many types.
+    except Exception:  # pylint: disable=broad-except
+        return None
+
+
+_EDGES = ("qnn.dequantize", "qnn.quantize")
+# The functions in TVM's expressions of sizes.
+_TIR = SimpleNamespace(
+    max=max, min=min, int64=int, if_then_else=lambda condition, a, b: a if condition else b
+)
+
+
+def size_of(dim):
+    """Return a dimension, where each symbol is named by its size."""
+    if isinstance(dim, tirx.IntImm):
+        return int(dim)
+    names = {f"n{n}": n for n in range(2 * max(SIZES))}
+    return eval(str(dim), {"T": _TIR}, names)  # pylint: disable=eval-used
+
+
+def fixed(type_):
+    """Return a type with numbers for its symbols."""
+    if isinstance(type_, relax.TupleType):
+        return relax.TupleType(list(map(fixed, type_.fields)))
+    return relax.TensorType([size_of(dim) for dim in type_.shape.values], type_.dtype)
+
+
+def tensors(func):
+    return [param for param in func.params if isinstance(param.ty, relax.TensorType)]
+
+
+def type_problems(func):
+    """Return where the runtime infers other types of a partition than Relax."""
+    module = runtime_module(func)
+    shapes = [[size_of(dim) for dim in each.ty.shape.values] for each in tensors(func)]
+    got, wanted = map(str, module["infer_types"](shapes)), types_of(fixed(func.ret_ty))
+    got = list(got)
+    return [] if got == wanted else [f"the runtime infers {got}, not {wanted}"]
+
+
+def values_of(type_, seed):
+    shape, dtype = [int(dim) for dim in type_.shape.values], str(type_.dtype)
+    rng = np.random.default_rng(seed)
+    if "float" not in dtype:
+        return rng.integers(0, 2 if dtype == "bool" else 5, shape).astype(dtype)
+    return rng.uniform(0.5, 1.5, shape).astype("float32")
+
+
+def wrong_numbers(mod, func):
+    """Return where a partition that is the whole function computes other numbers than numpy."""
+    constants = []
+
+    def visit(expr):
+        if is_constant(expr) and expr not in constants:
+            constants.append(expr)
+
+    relax.analysis.post_order_visit(func, visit)
+    module, symbol = runtime_module(func), str(func.attrs["global_symbol"])
+    read = [constants[int(str(name)[1:])] for name in module["get_const_vars"]()]
+    module["__init_" + symbol]([getattr(c, "value", None) or c.data for c in read])
+    params = tensors(mod["main"])
+    inputs = [constant_of(values_of(p.ty, k), str(p.ty.dtype)) for k, p in enumerate(params)]
+    inputs = [getattr(each, "value", None) or each.data for each in inputs]
+    results = func.ret_ty.fields if isinstance(func.ret_ty, relax.TupleType) else [func.ret_ty]
+    outputs = [tvm.runtime.empty([*map(int, t.shape.values)], str(t.dtype)) for t in results]
+    module[symbol](*inputs, *outputs)
+    graph = graph_of(mod)
+    # A state of a layer is a sum of terms of up to 1, whatever is left of them.
+    least = float(not set(GATES).isdisjoint(node.name for node in graph.nodes))
+    try:
+        wanted = evaluate(graph, [each.numpy() for each in inputs])
+    except ValueError:  # An op without a definition, such as one that is only decomposed.
+        return []
+    problems = []
+    for output, want in zip(outputs, wanted):
+        got, want = (np.asarray(each).astype("float64") for each in (output.numpy(), want))
+        dtype = str(output.dtype)
+        largest = np.abs(want[np.isfinite(want)]).max(initial=least)
+        tolerance = RTOL[dtype] * largest if dtype in RTOL else float(dtype in ("int8", "uint8"))
+        if not np.allclose(got, want, 0, tolerance, equal_nan=True):
+            problems.append(f"{got}\nis not\n{want}")
+    return problems
+
+
+def is_whole(mod, partitioned):
+    """Whether a partitioned function only calls one partition with all of its parameters."""
+    bindings = [each for block in partitioned["main"].body.blocks for each in block.bindings]
+    calls = [each.value for each in bindings if isinstance(each.value, relax.Call)]
+    if len(calls) != 1 or len(bindings) != 1 or not partitions(partitioned):
+        return False
+    return list(map(str, calls[0].args)) == [str(param) for param in mod["main"].params]
+
+
+def dtypes_of(mod):
+    return {str(node.type.dtype) for node in graph_of(mod).nodes if hasattr(node.type, "dtype")}
+
+
+def graph_of(mod):
+    return RelaxGraph(mod, mod["main"])
+
+
+def check(mod, is_open, is_accepted):
+    """Partition a module of which an op is accepted, or none; return what is wrong."""
+    try:
+        partitioned = tvm_dnnl.partition_for_dnnl(mod, prune=False, strict=True)
+        parts = partitions(partitioned)
+        problems = [each for func in parts for each in type_problems(func)]
+        report = tvm_dnnl.offload_report(partitioned)
+        # An op that changes nothing is gone.
+        if is_accepted and not parts and report.total:
+            problems.append(f"nothing is offloaded: {report}")
+        is_run = not is_open and all(HAS.get(dtype, True) for dtype in dtypes_of(mod))
+        if is_run and is_whole(mod, partitioned) and not problems:
+            problems = wrong_numbers(mod, parts[0])
+    # Whatever is raised is a problem.
+    except Exception as error:  # pylint: disable=broad-except
+        return [f"{type(error).__name__}: {str(error).strip().splitlines()[-1]}"]
+    return problems
+
+
+def test_each_op_of_the_table_is_drawn():
+    named = {name for row in TABLE.values() for name in row.relax_ops if name not in TABLE}
+    drawn = {*DRAWS, *NOT_DRAWN, *TABLE}
+    assert named <= drawn, named - drawn
+
+
+@pytest.mark.parametrize("count", COUNTS)
+@pytest.mark.parametrize("name", DRAWS)
+def test_net(name, count):
+    check_op(name, list(DRAWS).index(name), count, combination)
+
+
+def judged(mod, reasons):
+    """Whether the rules accept the op of a module; append why they refuse any."""
+    if mod is None:
+        return False
+    rules = Rules(TABLE, Options(strict=True))
+    calls = [node for node in graph_of(mod).nodes if node.kind == "call"]
+    known = [node.unsupported or rules.refusal(node) for node in calls]
+    reasons += filter(None, known)
+    own = [k for k, node in enumerate(calls) if node.name not in _EDGES]
+    return any(known[k] is None for k in own or range(len(calls)))
+
+
+def combination(name, dtype, is_open, count, problems):
+    """Check draws of one combination; return how many are accepted, and why others are not."""
+    accepted, reasons = 0, []
+    for seed in range(TRIES):
+        with every_dtype():
+            mod = draw(name, dtype, seed, is_open)
+            if mod is None:
+                reasons.append("Relax refuses it")
+                continue
+            is_accepted = judged(mod, reasons)
+            # The sizes are known at run time only: take some that the rules accept, too.
+            if is_open and not judged(draw(name, dtype, seed, False), reasons):
+                continue
+            # The first is partitioned in any case.
+            if is_accepted or seed == 0:
+                wrong = check(mod, is_open, is_accepted)
+                problems += [f"{dtype}, seed {seed}, {mod.script()}\n{w}" for w in wrong]
+                accepted += is_accepted
+            if accepted == count:
+                break
+    return accepted, reasons

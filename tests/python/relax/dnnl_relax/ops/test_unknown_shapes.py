@@ -1,0 +1,121 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Tensors of which the rank is known only, or not even that: the ops stay, and nothing fails."""
+
+import numpy as np
+import pytest
+import tvm
+import tvm_dnnl
+from tvm import relax
+from tvm.relax import op
+from tvm_dnnl._dnnl.ops import ROWS
+from tvm_dnnl._dnnl.reading import op_name
+
+from dnnl_relax.modules import X4, compiled, composites, const, module, rand, run, var
+from dnnl_relax.ops import test_composites, test_decompose, test_norms, test_scales
+from dnnl_relax.partition import test_rewrites
+
+IMAGES = var("x", 1, 6, 12, 16, dtype="int8")
+
+
+def unknown(func, has_rank):
+    """Return a module of the same calls for parameters of which the rank is known, or nothing."""
+    builder, inside = relax.BlockBuilder(), {}
+    for old in func.params:
+        rank = len(old.ty.shape) if has_rank else -1
+        inside[old] = relax.Var(old.name, relax.TensorType(dtype=old.ty.dtype, ndim=rank))
+
+    def again(expr):
+        if isinstance(expr, relax.Tuple):
+            return relax.Tuple([again(field) for field in expr.fields])
+        if isinstance(expr, relax.TupleGetItem):
+            return relax.TupleGetItem(again(expr.tuple_value), expr.index)
+        if isinstance(expr, relax.Call):
+            return relax.Call(expr.op, [again(arg) for arg in expr.args], expr.attrs, expr.ty_args)
+        return inside.get(expr, expr)
+
+    with builder.function("main", list(inside.values())):
+        with builder.dataflow():
+            for block in func.body.blocks:
+                for binding in block.bindings:
+                    inside[binding.var] = builder.emit(again(binding.value))
+            result = builder.emit_output(again(func.body.body))
+        builder.emit_func_output(result)
+    return builder.get()
+
+
+def _cases():
+    """Yield the functions that other tests have, by name."""
+    for tests in (test_composites, test_decompose, test_norms):
+        for name, (build, params, _) in tests.CASES.items():
+            yield f"{tests.__name__}-{name}", (build, params)
+    yield "pixel_shuffle", (lambda b, x: op.nn.pixel_shuffle(x, 2), [var("x", 2, 12, 3, 5)])
+    for name, (build, _) in test_scales.CASES.items():
+        yield f"scales-{name}", (build, [X4])
+    for name, (build, _) in test_rewrites.IN_8_BITS.items():
+        yield f"bits-{name}", (build, [IMAGES])
+
+
+# TVM 0.27 itself crashes where the sizes of an attention are not known.
+CASES = {name: case for name, case in _cases() if "attention" not in name}
+
+
+@pytest.mark.parametrize("has_rank", [True, False], ids=["unknown-sizes", "unknown-rank"])
+@pytest.mark.parametrize("name", CASES)
+def test_nothing_fails(name, has_rank):
+    build, params = CASES[name]
+    try:
+        mod = unknown(module(build, *params)["main"], has_rank)
+    except (RuntimeError, ValueError) as error:
+        pytest.skip(f"TVM cannot type it: {error}")
+    tvm_dnnl.offload_report(mod)
+    partitioned = tvm_dnnl.partition_for_dnnl(mod, prune=False)
+    relax.analysis.well_formed(partitioned)
+    reasons = tvm_dnnl.offload_report(partitioned).reasons
+    assert "no rule for this op" not in [
+        text for op in reasons if f"relax.{op}" in ROWS for text in reasons[op]
+    ]
+
+
+def test_every_row_is_among_them():
+    seen = set()
+
+    def visit(expr):
+        seen.add(op_name(expr))
+
+    for build, params in CASES.values():
+        relax.analysis.post_order_visit(module(build, *params)["main"], visit)
+    # A relu6 is a clip.
+    missing = {"relu6", "attention", "attention_bias", "attention_var_len"}
+    assert set(ROWS) - seen == {f"relax.nn.{name}" for name in missing}
+
+
+def test_what_is_known_by_a_match_cast():
+    """It is offloaded, and runs."""
+    builder, n = relax.BlockBuilder(), tvm.tirx.Var("n", "int64")
+    x = relax.Var("x", relax.TensorType(dtype="float32", ndim=2))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            y = builder.match_cast(x, relax.TensorType((n, 8), "float32"))
+            y = builder.emit(op.nn.relu(builder.emit(op.matmul(y, const(8, 3)))))
+            result = builder.emit_output(y)
+        builder.emit_func_output(result)
+    partitioned = tvm_dnnl.partition_for_dnnl(builder.get(), prune=False)
+    assert composites(partitioned) == {"dnnl.dense_relu": 1}
+    x = rand(5, 8)
+    want = np.maximum(x @ rand(8, 3, seed=1), 0)
+    np.testing.assert_allclose(run(compiled(partitioned), x)[0], want, rtol=1e-5, atol=1e-5)

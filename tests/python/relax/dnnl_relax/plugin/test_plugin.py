@@ -1,0 +1,337 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The package tvm_dnnl: what its import registers and refuses, its wheel, and `report --relax`."""
+
+import hashlib
+import importlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import venv
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+import tvm
+import tvm_dnnl
+from dnnl_tests.models import onnx_networks
+from dnnl_tests.onnx_models import onnx_model
+from dnnl_tests.wheel_libraries import check_libraries
+
+from dnnl_relax.modules import X4, compiled, conv_bias_relu, module, rand, run
+from scripts import cli
+from scripts.bench.worker import Worker
+from scripts.console import Console
+from scripts.errors import SetupError
+from scripts.layout import PluginLayout
+from scripts.patchset.patch_set import RELAX, PatchSet
+from scripts.runner import clean_environment
+from scripts.setup import tree
+from scripts.wheel import wheel
+
+MODELS = "scripts.bench.relax_models"
+LAYOUT = PluginLayout()
+
+
+def test_it_registers_once():
+    library = tvm_dnnl._LIBRARY
+    importlib.reload(tvm_dnnl)
+    assert tvm_dnnl._LIBRARY is library
+    assert tvm_dnnl.dnnl_version().startswith("3.")
+    assert tvm_dnnl.__version__ == wheel.VERSION
+
+
+def refused(tmp_path, program, files=()):
+    """Return what a process says that fails to import the package beside these files."""
+    for name, text in dict(files).items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    places = [str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])]
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(places)},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.returncode != 0
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith("ImportError: "), done.stderr
+    return last
+
+
+OTHERS = {
+    "relay": ({"tvm/__init__.py": "__version__ = '0.19.0'", "tvm/relay/__init__.py": ""}, "0.19.0"),
+    "no-relax": ({"tvm/__init__.py": "__version__ = '0.9'"}, "TVM 0.9 has no Relax"),
+    "older": (
+        {
+            "tvm/__init__.py": "__version__ = '0.25.0.post1'",
+            "tvm/relax/__init__.py": "",
+            "tvm/relax/transform.py": "",
+        },
+        "TVM 0.25.0.post1 is older than 0.26",
+    ),
+    "no-byoc": (
+        {
+            "tvm/__init__.py": "__version__ = '9.9'",
+            "tvm/relax/__init__.py": "",
+            "tvm/relax/transform.py": "def RunCodegen(): pass",
+        },
+        "TVM 9.9 has no relax.transform.FuseOpsByPattern",
+    ),
+}
+
+
+@pytest.mark.parametrize("files, message", OTHERS.values(), ids=OTHERS.keys())
+def test_another_tvm(tmp_path, files, message):
+    said = refused(tmp_path, "import tvm_dnnl", files)
+    assert message in said
+    assert tvm_dnnl.TRIED in said
+
+
+def test_no_tvm(tmp_path):
+    program = (
+        "import importlib.util as u\n"
+        "find = u.find_spec\n"
+        "u.find_spec = lambda name, *rest: None if name == 'tvm' else find(name, *rest)\n"
+        "import tvm_dnnl"
+    )
+    assert "needs the package tvm, which is not installed" in refused(tmp_path, program)
+
+
+def test_another_backend_is_there(tmp_path):
+    program = (
+        "import tvm_ffi\n"
+        "tvm_ffi.register_global_func('runtime.DNNLJSONRuntimeCreate', lambda: 0)\n"
+        "import tvm_dnnl"
+    )
+    assert "this TVM has a oneDNN backend already" in refused(tmp_path, program)
+
+
+def test_without_the_library_of_onednn(tmp_path):
+    """A package that was copied elsewhere without it."""
+    shutil.copytree(LAYOUT.plugin / "tvm_dnnl", tmp_path / "tvm_dnnl")
+    said = refused(tmp_path, "import tvm_dnnl")
+    assert "libdnnl.so.3: cannot open shared object file" in said
+    assert "install tvm_dnnl again, or put the folder of a libdnnl.so.3" in said
+
+
+def test_the_package_is_this_checkouts():
+    wanted = tree.for_relax(LAYOUT.root)
+    assert "tvm_dnnl/__init__.py" in wanted and "tvm_dnnl/dnnl.py" in wanted
+    for name, source in wanted.items():
+        assert (LAYOUT.plugin / name).read_bytes() == source.read_bytes()
+
+
+@pytest.mark.slow
+def test_wheel(tmp_path):
+    built = wheel.build(LAYOUT, tmp_path / "dist", wheel.Plugin())
+    check_libraries(built, tmp_path / "wheel", {"libtvm_dnnl_relax.so", "libdnnl.so.3"})
+    with zipfile.ZipFile(built) as archive:
+        names = set(archive.namelist())
+        (name,) = (name for name in names if name.endswith(".dist-info/METADATA"))
+        metadata = archive.read(name).decode()
+        (name,) = (name for name in names if name.endswith("licenses/CARRIED.md"))
+        carried = archive.read(name).decode()
+    # It names what there is, and nothing of the other wheel.
+    for path in re.findall(r"`(\w+(?:/[\w.]+)*)`", carried):
+        if path.startswith(("tvm_", "dnnl_")):
+            assert any(name == path or name.startswith(f"{path}/") for name in names), path
+    assert {"LLVM", "PicoJSON", "hhb-tvm"}.isdisjoint(re.findall(r"[\w-]+", carried))
+    libraries = {f"tvm_dnnl/{name}" for name in ("libtvm_dnnl_relax.so", "libdnnl.so.3")}
+    assert libraries == {name for name in names if ".so" in name}
+    assert not [name for name in names if name.startswith("tvm/") or "__pycache__" in name]
+    assert any(name.endswith("licenses/oneDNN-LICENSE.txt") for name in names)
+    assert re.search("^Requires-Dist: apache-tvm<0.28,>=0.26.0$", metadata, re.MULTILINE)
+    assert "Requires-Dist: apache-tvm-ffi~=0.1.15.post2" in metadata
+
+    venv.create(tmp_path / "venv", with_pip=False)
+    python = tmp_path / "venv/bin/python"
+    environ = clean_environment()
+    environ.pop("LD_LIBRARY_PATH", None)
+    # What the wheel requires is in the environment of this checkout: nothing is downloaded.
+    (site,) = (tmp_path / "venv/lib").glob("python*/site-packages")
+    (site / "requirements.pth").write_text(f"{LAYOUT.packages}\n")
+    pip = [LAYOUT.python, "-m", "pip", "--disable-pip-version-check", "--python", python]
+    program = "; print(sys.modules['tvm_dnnl'].__file__, sys.modules['tvm_dnnl'].dnnl_version())"
+    model = onnx_networks.mobilenet_v2(classes=10, batch="n")
+    onnx.save(model, tmp_path / "model.onnx")
+    from_readme = re.search("```python\n(.+?)```", metadata, re.DOTALL).group(1)
+    example = [python, LAYOUT.root / "docs/examples/relax_model.py", "model.onnx"]
+    printed = []
+    for command in (
+        [*pip, "install", "--quiet", "--no-index", built],
+        example,
+        [python, "-c", from_readme],
+        [python, "-W", "error", "-c", "import sys, tvm_dnnl" + program],
+        # Without that import: TVM loads what has an entry point for it.
+        [python, "-W", "error", "-c", "import sys, tvm" + program],
+    ):
+        done = subprocess.run(
+            command, cwd=tmp_path, env=environ, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        printed.append(done.stdout)
+    assert printed[-2:] == [f"{site}/tvm_dnnl/__init__.py 3.2.0\n"] * 2
+    assert re.search("with oneDNN .* ms, 153 of 153 ops in 1 partition\n", printed[1])
+    # Fifty layers, each with sums in another order.
+    assert float(printed[1].split()[-1]) < 1e-4
+
+
+def write_model(folder, last="Atan"):
+    """Write a convolution and another op; return the path."""
+    nodes, shapes = ["y = Conv(x, w)", f"z = {last}(y)"], {"x": [2, 6, 9, 9]}
+    model = onnx_model(nodes, shapes, {"w": rand(6, 6, 1, 1)}, "z")
+    onnx.save(model, folder / "m.onnx")
+    return str(folder / "m.onnx")
+
+
+@pytest.fixture(name="environment")
+def scripts_environment(monkeypatch):
+    """Let a process import `scripts`, as `./dev.py` does."""
+    paths = [os.environ["PYTHONPATH"], str(LAYOUT.root)]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
+
+
+def test_report_of_a_file(tmp_path, environment):
+    """`./dev.py report --relax` reads an ONNX file, and writes the numbers and a page."""
+    command = [sys.executable, "-m", "scripts", "report", "--relax", write_model(tmp_path)]
+    command += ["--json", tmp_path / "r.json", "--html", tmp_path / "r.html"]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    assert "1 x no rule for this op" in run.stdout and "in 1 partition" in run.stdout
+    numbers = json.loads((tmp_path / "r.json").read_text())
+    assert (numbers["offloaded"], numbers["total"]) == (1, 2)
+    assert "<svg" in (tmp_path / "r.html").read_text()
+
+
+def test_report_says_what_it_does(tmp_path, monkeypatch):
+    notes = []
+    monkeypatch.setattr(Console, "note", lambda self, text, *_: notes.append(text))
+    assert cli.run(["report", "--relax", str(write_model(tmp_path))]) == 0
+    assert notes[0] == "import" and any("1 passes, now" in note for note in notes)
+
+
+def test_the_process_that_the_benchmark_asks(tmp_path, environment):
+    inputs = {"x": rand(2, 6, 9, 9, seed=1)}
+    with Worker(LAYOUT, MODELS) as worker:
+        assert worker.ask("versions")["onednn"] == tvm_dnnl.dnnl_version()
+        facts = worker.ask("load", "a", write_model(tmp_path), {}, "x86-64-v3", "float32")
+        assert set(facts.pop("stages")) == {"import", "partition", "build"}
+        assert facts == {"total": 2, "offloaded": 1, "partitions": 1}
+        assert worker.ask("load", "b", write_model(tmp_path), {}, "x86-64-v3", None) == {}
+        (ours,), (alone,) = (worker.ask("run", key, inputs) for key in "ab")
+        # Sums of six products in another order.
+        np.testing.assert_allclose(ours, alone, rtol=1e-5, atol=1e-5)
+        seconds = worker.ask("sample", [("a", inputs), ("b", inputs)], 3, 1)
+        assert len(seconds) == 3 and min(map(min, seconds)) > 0
+        assert len(worker.ask("first", "a", [inputs, inputs])) == 2
+        assert worker.ask("primitives", "b", "profile_primitives", 2) == []
+        with pytest.raises(SetupError, match="failed: load") as error:
+            worker.ask("load", "c", "no-such.onnx", {}, "x86-64-v3", None)
+        assert "cannot read no-such.onnx" in str(error.value)
+        assert worker.ask("run", "a", inputs)[0].shape == (2, 6, 9, 9)
+    assert worker._process.returncode == 0
+
+
+@pytest.mark.parametrize("last", ["Relu", "Atan"])
+def test_primitives_in_the_process(tmp_path, environment, last):
+    """Of models that are on oneDNN as a whole, which TVM links before they run, and of others."""
+    with Worker(LAYOUT, MODELS) as worker:
+        worker.ask("load", "a", write_model(tmp_path, last), {}, "x86-64-v3", "float32")
+        worker.ask("sample", [("a", {"x": rand(2, 6, 9, 9)})], 1, 0)
+        for name in ("profile_primitives", "measure_primitives"):
+            rows = worker.ask("primitives", "a", name, 2)
+            assert "convolution" in [row["kind"] for row in rows]
+            assert all(row["microseconds"] > 0 for row in rows)
+
+
+def test_the_process_ends_on_its_own(environment):
+    with Worker(LAYOUT, MODELS) as worker:
+        worker._process.kill()
+        with pytest.raises(SetupError, match="ended with code -9"):
+            worker.ask("versions")
+
+
+def test_runtime_without_a_compiler(tmp_path):
+    """A process that only runs a library."""
+    path = exported(tmp_path)
+    program = (
+        "import sys, numpy, tvm, tvm_dnnl\n"
+        "assert tvm._RUNTIME_ONLY and not hasattr(tvm_dnnl, 'partition_for_dnnl')\n"
+        "assert 'load_model' in dir(tvm_dnnl) and tvm_dnnl.dnnl_version()\n"
+        "model = tvm_dnnl.load_model(sys.argv[1])\n"
+        "numpy.save(sys.argv[2], model(numpy.ones((2, 6, 9, 9), 'float32')))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program, path, tmp_path / "y.npy"],
+        env={**os.environ, "TVM_USE_RUNTIME_LIB": "1"},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    (wanted,) = run(module(conv_bias_relu, X4), np.ones((2, 6, 9, 9), "float32"))
+    np.testing.assert_allclose(np.load(tmp_path / "y.npy"), wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_the_compiler_side_is_imported_at_its_first_use():
+    """It takes a third of a second, which a process that only runs a library has no use for."""
+    program = (
+        "import sys, tvm, tvm_dnnl\n"
+        "tvm_dnnl.load_model\n"
+        "assert 'tvm.contrib.onednn.ops.table' not in sys.modules\n"
+        "assert tvm.get_global_func('relax.ext.dnnl')\n"
+        "from tvm_dnnl import *\n"
+        "partition_for_dnnl, load_model\n"
+        "assert 'tvm.contrib.onednn.ops.table' in sys.modules\n"
+        "assert not hasattr(tvm_dnnl, 'no_such_name')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def exported(folder):
+    """Return a library with a partition."""
+    mod = compiled(tvm_dnnl.partition_for_dnnl(module(conv_bias_relu, X4), prune=False))
+    tvm_dnnl.export_library(tvm.compile(mod, target="llvm"), folder / "model.so")
+    return folder / "model.so"
+
+
+def test_library_without_the_plugin_says_so(tmp_path):
+    path = exported(tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-c", "import sys, tvm; tvm.runtime.load_module(sys.argv[1])", path],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.returncode != 0
+    assert "dnnl_json" in done.stderr
+
+
+def test_the_patch_set_knows_the_sources_of_this_tvm():
+    """The wheel carries those of the runtime, and the Python that the patches hook into."""
+    package, patch_set = Path(tvm.__file__).parent, PatchSet(kind=RELAX)
+    header = package / "include/tvm/runtime/base.h"
+    assert re.search('define TVM_VERSION "0.27.0"', header.read_text())
+    known = 0
+    for path, hashes in patch_set.upstream.items():
+        if (package / path).exists():
+            assert hashlib.sha256((package / path).read_bytes()).hexdigest() in hashes, path
+            known += 1
+    assert known == 6
+    for patch in patch_set.patches("v0.27.0"):
+        file = package / patch.path.removeprefix("python/tvm/")
+        if patch.path.startswith("python/tvm/"):
+            assert patch.apply(file.read_bytes()) != file.read_bytes()

@@ -1,0 +1,112 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Calls of PyTorch's functions, of ops outside of the core set."""
+
+import torch
+import torch.nn.functional as F
+
+from dnnl_relax.torch.aten.draws import EDGES, Call, f, i, n, p, t
+
+_X = f(2, 3, 9, 10)
+
+
+def _resized(mode, sizes, **options):
+    calls = [Call(_X, size=size, mode=mode, **options) for size in sizes]
+    return calls + [
+        Call(_X, scale_factor=scale, mode=mode, **options) for scale in (2.0, 0.4, (1.3, 0.7))
+    ]
+
+
+_F = torch.fft
+
+
+def _inverse_stft(x):
+    x = _stft(x)
+    return torch.istft(x * torch.polar(torch.ones(()), x.angle()), 16, 8, window=_WINDOW)
+
+
+def _stft(x):
+    return torch.stft(x, 16, 8, window=_WINDOW, return_complex=True)
+
+
+_WINDOW = torch.hann_window(16)
+_SIZES = (5, 5), (7, 13), (18, 20)
+
+CALLS = {
+    "interpolate_nearest": (F.interpolate, _resized("nearest", _SIZES)),
+    "interpolate_nearest_exact": (F.interpolate, _resized("nearest-exact", _SIZES)),
+    "interpolate_bilinear": (F.interpolate, _resized("bilinear", _SIZES)),
+    "interpolate_antialias": (F.interpolate, _resized("bilinear", _SIZES, antialias=True)),
+    "interpolate_bicubic": (F.interpolate, _resized("bicubic", _SIZES)),
+    "interpolate_1d": (
+        F.interpolate,
+        [Call(f(2, 3, 9), size=7), Call(f(2, 3, 9), scale_factor=1.7, mode="linear")],
+    ),
+    "interpolate_3d": (
+        F.interpolate,
+        [
+            Call(f(1, 2, 3, 4, 5), size=(5, 3, 7)),
+            Call(f(1, 2, 3, 4, 5), scale_factor=2.0, mode="trilinear"),
+        ],
+    ),
+    "unfold": (F.unfold, [Call(_X, 3, padding=1), Call(_X, (2, 3), stride=2, dilation=2)]),
+    "group_norm": (F.group_norm, [Call(_X, 3), Call(_X, 1, f(3))]),
+    "index_add": (torch.index_add, [Call(f(3, 5), 0, t(2, 0, 2, 1), f(4, 5))]),
+    "embedding_bag": (
+        F.embedding_bag,
+        [Call(n(3, 5), f(9, 4), mode=mode) for mode in ("sum", "mean", "max")]
+        + [
+            Call(n(6), f(9, 4), t(0, 2, 2), mode="mean"),
+            Call(n(6), f(9, 4), t(0, 2, 6), mode="sum", include_last_offset=True),
+            Call(n(3, 5), f(9, 4), mode="sum", per_sample_weights=p(3, 5)),
+        ],
+    ),
+    "topk_unsorted": (lambda x: x.topk(2, sorted=False).values.sum(-1), [Call(f(3, 9))]),
+    "shared_head": (F.scaled_dot_product_attention, [Call(f(2, 4, 5, 8), *2 * [f(2, 1, 5, 8)])]),
+    "floor_divide": (torch.floor_divide, [Call(i(3, 4), 3), Call(f(3, 4), 0.5)]),
+    "with_none": (lambda x: (x + 1, None), [Call(f(4, 6))]),
+    "views": (lambda x: (x.mT, x[1:], x), [Call(f(4, 6))]),
+    "histc": (
+        torch.histc,
+        [
+            Call(t(0.0, 1.0, 1.0, 3.0), 4, 0, 3),
+            Call(f(40, 50), 7, -1.5, 1.1),
+            Call(t(*EDGES), 6, -3, 3),
+            Call(t(0.1, 0.2, 0.3, 0.6, 0.7, 0.8, 0.9, 1.0), 10, 0, 1),
+            Call(f(0, 3), 4, 0, 3),
+            Call(f(3, 4, dtype=torch.float64), 5, -1, 1),
+            Call(f(9)),  # a range of the elements
+        ],
+    ),
+    "stft": (lambda x: (_stft(x).abs(), torch.view_as_real(_stft(x))), [Call(f(2, 64))]),
+    "istft": (_inverse_stft, [Call(f(2, 64))]),
+    "fft": (
+        lambda x: (
+            _F.fft(x).abs(),
+            _F.irfft(_F.rfft(x)[..., :7], n=15, norm="forward"),
+            _F.fftn(x, dim=(0, 2)).real,
+            _F.ifft2(_F.fft2(x, norm="ortho")).conj().imag,
+            _F.irfft2(_F.rfft2(x)),
+            torch.cat([_F.rfft(x) + _F.rfft(2 * x), _F.rfft(x) / 3], 1).abs(),
+        ),
+        [Call(f(2, 6, 20))],
+    ),
+    "masked_assignment": (
+        lambda x, value: torch.where(x > 0, x, value).masked_fill(x < -1, 2.0),
+        [Call(f(3, 5), f(5))],
+    ),
+}

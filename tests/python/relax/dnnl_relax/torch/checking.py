@@ -1,0 +1,73 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""What the tests of PyTorch models share: export, import, and comparison with PyTorch."""
+
+import numpy as np
+import torch
+import tvm
+import tvm_dnnl
+from torch.utils._pytree import tree_leaves
+from tvm import relax
+
+from dnnl_relax.modules import compiled, composites, partitions
+
+
+def tensors(tree):
+    """Return the tensors of nested tuples, lists and dicts."""
+    return [each for each in tree_leaves(tree) if isinstance(each, torch.Tensor)]
+
+
+def machine(mod):
+    """Return the main function of a partitioned module."""
+    return relax.VirtualMachine(tvm.compile(compiled(mod), target="llvm"), tvm.cpu())["main"]
+
+
+def check(model, *calls, dynamic_shapes=None, **options):
+    """Import a model, exported with the first of these arguments, and compare it with PyTorch.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+        The model, in `eval()`.
+    calls : tuple
+        Arguments; the model is run with each of them.
+    dynamic_shapes : optional
+        That of `torch.export.export`.
+    options
+        Those of `partition_for_dnnl`.
+
+    Returns
+    -------
+    figures : tuple of int
+        The ops on oneDNN, all ops, and the partitions.
+    composites : collections.Counter
+        The composites by name.
+    """
+    program = torch.export.export(model, calls[0], dynamic_shapes=dynamic_shapes)
+    mod = tvm_dnnl.partition_for_dnnl(tvm_dnnl.from_exported_program(program), **options)
+    main = machine(mod)
+    for args in calls:
+        with torch.no_grad():
+            want = tensors(model(*args))
+        got = main(*tensors(args))
+        got = [got] if isinstance(got, torch.Tensor) else list(got)
+        assert len(got) == len(want)
+        for one, other in zip(got, want):
+            # float32 sums in another order; the values are of the order of 1.
+            np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=1e-4, atol=1e-5)
+    report = tvm_dnnl.offload_report(mod)
+    return (report.offloaded, report.total, partitions(mod)), composites(mod)

@@ -1,0 +1,108 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Each op of PyTorch's core ATen set, with edge values, as eager runs it.
+
+The set is what PyTorch tags: a new op fails here until it has calls or a reason.
+"""
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import tvm_dnnl  # noqa: E402
+
+from dnnl_relax.torch.aten import (  # noqa: E402
+    draws,
+    functions,
+    layers,
+    pointwise,
+    reductions,
+    tensors,
+)
+from dnnl_relax.torch.aten.expected import REFUSED, WITHOUT_CALLS  # noqa: E402
+from dnnl_relax.torch.checking import check  # noqa: E402
+
+aten = torch.ops.aten
+_NAMES = [
+    name.removeprefix("aten::").partition(".")
+    for name in torch._C._dispatch_get_all_op_names()
+    if name.startswith("aten::")
+]
+CORE = {
+    f"{name}.{overload or 'default'}": op
+    for name, _, overload in _NAMES
+    if torch.Tag.core in (op := getattr(getattr(aten, name), overload or "default")).tags
+}
+CALLS = {
+    name: (CORE[name], calls)
+    for family in (pointwise, reductions, tensors, layers)
+    for name, calls in family.CALLS.items()
+    if name in CORE
+}
+CALLS.update(functions.CALLS)
+
+
+def build(program):
+    return tvm_dnnl.compile(program, prune=False)
+
+
+def cases():
+    """Yield one case per op that runs always, and one with the rest of its calls, nightly."""
+    for name, (op, calls) in CALLS.items():
+        runs = [each for i, each in enumerate(calls) if (name, i) not in REFUSED]
+        if runs:
+            yield pytest.param(op, runs[:2], id=name)
+        if runs[2:]:
+            yield pytest.param(op, runs[2:], id=f"{name}-more", marks=pytest.mark.nightly)
+
+
+def test_each_core_op_has_calls_or_a_reason():
+    given = {*CALLS, *WITHOUT_CALLS}
+    assert not set(CORE) - given
+    assert not set(CALLS) & set(WITHOUT_CALLS)
+    # A release of PyTorch with fewer ops skips those.
+    assert all(name in CALLS and i < len(CALLS[name][1]) for name, i in REFUSED)
+
+
+@pytest.mark.parametrize("op, calls", cases())
+def test_call(op, calls):
+    draws.check(op, calls, build)
+
+
+@pytest.mark.parametrize("name, i", REFUSED, ids=lambda each: str(each))
+def test_refused(name, i):
+    """A call that is imported after all has to leave the table."""
+    op, calls = CALLS[name]
+    with pytest.raises(ValueError, match=REFUSED[name, i]) as raised:
+        draws.check(op, [calls[i]], build)
+    assert "aten." in str(raised.value)
+
+
+@pytest.mark.parametrize("is_counted", [False, True])
+@pytest.mark.parametrize(
+    "window",
+    [dict(kernel_size=2, stride=2), dict(kernel_size=(3, 2), stride=3, padding=1)],
+    ids=str,
+)
+@pytest.mark.parametrize("divisor", [None, 3])
+def test_average_pool_of_open_sizes_with_ceil_mode(window, is_counted, divisor):
+    """TVM counts the padding that ceil_mode adds, and has no divisor."""
+    more = dict(ceil_mode=True, count_include_pad=is_counted, divisor_override=divisor)
+    model = torch.nn.AvgPool2d(**window, **more).eval()
+    calls = [(torch.randn(1, 2, *sizes),) for sizes in ((7, 8), (8, 5), (9, 10), (6, 6))]
+    dims = ({2: torch.export.Dim.DYNAMIC, 3: torch.export.Dim.DYNAMIC},)
+    check(model, *calls, dynamic_shapes=dims, prune=False)

@@ -1,0 +1,166 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Models of `torch.export`: what is offloaded, and what PyTorch computes.
+
+PyTorch's wheel has more than 500 MB and asks for gigabytes of CUDA: the environment of the tests is
+without it.
+They run where it is installed, as by `pip install torch` in the environment of the plug-in.
+"""
+
+import numpy as np
+import pytest
+import tvm
+import tvm_dnnl
+from tvm import relax
+
+from dnnl_relax.modules import compiled, composites, partitions
+
+torch = pytest.importorskip("torch")
+from tvm.relax.frontend.torch import from_exported_program  # noqa: E402
+
+nn = torch.nn
+
+
+class Block(nn.Module):
+    """A residual block of a ResNet."""
+
+    def __init__(self, before, channels, stride):
+        super().__init__()
+        self.first = nn.Conv2d(before, channels, 3, stride, 1, bias=False)
+        self.second = nn.Conv2d(channels, channels, 3, 1, 1, bias=False)
+        self.norms = nn.ModuleList([nn.BatchNorm2d(channels) for _ in range(3)])
+        self.shortcut = nn.Conv2d(before, channels, 1, stride, bias=False)
+
+    def forward(self, x):
+        y = torch.relu(self.norms[0](self.first(x)))
+        return torch.relu(self.norms[1](self.second(y)) + self.norms[2](self.shortcut(x)))
+
+
+class ResNet(nn.Module):
+    """A stem, two blocks and a head."""
+
+    def __init__(self):
+        super().__init__()
+        stem = [nn.Conv2d(3, 16, 7, 2, 3, bias=False), nn.BatchNorm2d(16), nn.ReLU()]
+        body = [nn.MaxPool2d(3, 2, 1), Block(16, 16, 1), Block(16, 32, 2)]
+        head = [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Dropout(), nn.Linear(32, 10)]
+        self.layers = nn.Sequential(*stem, *body, *head)
+
+    def forward(self, x):
+        return self.layers(x)
+
+
+class Layer(nn.Module):
+    """A layer of a decoder: causal attention and two products with a gelu between them."""
+
+    def __init__(self, size, heads):
+        super().__init__()
+        self.heads = heads
+        self.qkv, self.out = nn.Linear(size, 3 * size), nn.Linear(size, size)
+        self.norms = nn.ModuleList([nn.LayerNorm(size) for _ in range(2)])
+        self.up, self.down = nn.Linear(size, 4 * size), nn.Linear(4 * size, size)
+
+    def forward(self, x):
+        batch, length, size = x.shape
+        shape = batch, length, self.heads, size // self.heads
+        parts = self.qkv(self.norms[0](x)).chunk(3, -1)
+        heads = (part.reshape(shape).transpose(1, 2) for part in parts)
+        y = nn.functional.scaled_dot_product_attention(*heads, is_causal=True)
+        x = x + self.out(y.transpose(1, 2).reshape(batch, length, size))
+        return x + self.down(nn.functional.gelu(self.up(self.norms[1](x))))
+
+
+class Transformer(nn.Module):
+    """Two layers; the result is of the last position."""
+
+    def __init__(self):
+        super().__init__()
+        self.embedding = nn.Embedding(50, 32)
+        self.layers = nn.Sequential(Layer(32, 4), Layer(32, 4), nn.LayerNorm(32))
+        self.head = nn.Linear(32, 50)
+
+    def forward(self, ids):
+        return self.head(self.layers(self.embedding(ids))[:, -1])
+
+
+def resnet():
+    model = ResNet().train()
+    with torch.no_grad():
+        for _ in range(3):
+            model(torch.randn(4, 3, 64, 64))
+    return model.eval(), (lambda batch: torch.randn(batch, 3, 64, 64))
+
+
+def transformer():
+    return Transformer().eval(), (lambda batch: torch.randint(0, 50, (batch, 16)))
+
+
+def by_tvm(is_decomposed):
+    """Return TVM's importer, after PyTorch's decomposition or without it."""
+
+    def read(program):
+        return from_exported_program(
+            program, unwrap_unit_return_tuple=True, run_ep_decomposition=is_decomposed
+        )
+
+    return read
+
+
+def check(build, is_open, read, offloaded, partition_count):
+    """Compare with PyTorch; return the composites."""
+    torch.manual_seed(0)
+    model, data = build()
+    dims = ({0: torch.export.Dim("batch", min=1, max=8)},) if is_open else None
+    program = torch.export.export(model, (data(3),), dynamic_shapes=dims)
+    partitioned = tvm_dnnl.partition_for_dnnl(read(program))
+    report = tvm_dnnl.offload_report(partitioned)
+    assert (report.offloaded, report.total) == offloaded, report
+    assert partitions(partitioned) == partition_count
+    machine = relax.VirtualMachine(tvm.compile(compiled(partitioned), target="llvm"), tvm.cpu())
+    for batch in (1, 3, 5) if is_open else (3,):
+        x = data(batch)
+        with torch.no_grad():
+            want = model(x).numpy()
+        got = machine["main"](tvm.runtime.tensor(x.numpy())).numpy()
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+    return composites(partitioned)
+
+
+@pytest.mark.parametrize("is_open", [False, True], ids=["static", "open"])
+def test_resnet(is_open):
+    counts = check(resnet, is_open, by_tvm(True), (26, 26), 1)
+    assert counts["dnnl.conv2d_bias_relu"] == 3 and counts["dnnl.conv2d_bias_sum_relu"] == 2
+
+
+@pytest.mark.parametrize("is_open", [False, True], ids=["static", "open"])
+def test_transformer(is_open):
+    """TVM casts and reshapes the indices of the embedding."""
+    counts = check(transformer, is_open, by_tvm(False), (53, 55), 1)
+    assert counts["dnnl.attention"] == 2 and counts["dnnl.dense_bias_gelu_erf"] == 2
+
+
+@pytest.mark.parametrize("is_open", [False, True], ids=["static", "open"])
+@pytest.mark.parametrize("build, offloaded", [(resnet, (26, 26)), (transformer, (53, 55))])
+def test_from_exported_program(build, offloaded, is_open):
+    counts = check(build, is_open, tvm_dnnl.from_exported_program, offloaded, 1)
+    assert counts["dnnl.batch_norm"] == 0 and counts["dnnl.attention"] == 2 * (build is transformer)
+
+
+def test_decomposed_transformer():
+    """PyTorch writes a guard for rows that are masked throughout; the attention fuses it."""
+    counts = check(transformer, True, by_tvm(True), (65, 67), 1)
+    assert counts["dnnl.attention"] == 2 and counts["dnnl.dense_bias_gelu_erf"] == 2
