@@ -45,7 +45,7 @@ from tvm.contrib.onednn.rewrites.move_in_int8 import (
 )
 from tvm.contrib.onednn.rewrites.propagate_strides import propagate_strides
 from tvm.contrib.onednn.rewrites.read_qnn import read_qnn
-from tvm.contrib.onednn.rewrites.simplify import simplify, weights_as_dense_has_them
+from tvm.contrib.onednn.rewrites.simplify import simplify, canonicalize_dense_weights
 
 RULES = Rules(TABLE)
 CONV = dict(
@@ -233,7 +233,7 @@ CASES = {
     "transposes": (two_transposes, [simplify], {"nn.relu": 1}),
     "bounds": (bounded, [simplify], {"clip": 1}),
     "concat-of-one": (joined_alone, [simplify], {"concatenate": 1}),
-    "matmul": (matmul, [weights_as_dense_has_them], {"nn.dense": 1}),
+    "matmul": (matmul, [canonicalize_dense_weights], {"nn.dense": 1}),
     "constants": (constants, [fold_constants], {"add": 1}),
     "gates": (gates, [fold_constants], {"add": 2}),
     "swish": (swish, [fuse_formulas], {"dnnl.swish": 1}),

@@ -32,7 +32,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from .growth import Growth
-from .node import CALL, FIELD, TUPLE, Node, Origin, constant, made_below
+from .node import CALL, FIELD, TUPLE, Node, Origin, constant, defined_in
 from .op import attributes_of, has_row, infer
 from .op_view import Tensor, Value
 
@@ -185,7 +185,7 @@ class Graph:
 
         They keep its origin, so that they are written as it was where all of them stay on TVM.
         """
-        origin, nodes = old.origin, [] if new.is_live or new.is_constant else made_below(new)
+        origin, nodes = old.origin, [] if new.is_live or new.is_constant else defined_in(new)
         if origin is not None and len(origin.nodes) == 1 and nodes:
             origin.nodes = nodes
             for node in nodes:

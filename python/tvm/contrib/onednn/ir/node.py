@@ -272,7 +272,7 @@ def constant(values: np.ndarray, dtype: str | None = None) -> Node:
     return Node(CONSTANT, None, [], type_)
 
 
-def made_below(new: Node) -> list[Node]:
+def defined_in(new: Node) -> list[Node]:
     """Return the calls that a new node is computed from and that are as new, itself the last."""
     order: list[Node] = []
     seen = {new}

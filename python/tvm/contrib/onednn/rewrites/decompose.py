@@ -26,7 +26,7 @@ from functools import partial
 
 from ..ir.dim import Dim, product
 from ..ir.graph import Graph
-from ..ir.node import Node, made_below
+from ..ir.node import Node, defined_in
 from ..ir.op_view import Tensor
 from ..ops.rules import EXCLUDED, Rules
 from .attention_ops import attention
@@ -56,7 +56,7 @@ def decompose(graph: Graph, rules: Rules) -> None:
             new = DECOMPOSITIONS[node.name](Maker(graph, node), node)
             if new is None:
                 continue
-            if rules.excludes(*(each.name for each in made_below(new))):
+            if rules.excludes(*(each.name for each in defined_in(new))):
                 raise UnsupportedOp(EXCLUDED)
         except UnsupportedOp as error:
             node.unsupported = str(error)

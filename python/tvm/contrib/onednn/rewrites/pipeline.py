@@ -52,7 +52,7 @@ from .read_qnn import read_dequantize, read_qnn
 from .recurrent import hoist_input_products
 from .recurrent_layers import read_recurrent_layers
 from .reduced_precision import reduce_precision
-from .simplify import share_tied_weights, simplify, weights_as_dense_has_them
+from .simplify import share_tied_weights, simplify, canonicalize_dense_weights
 from .softmax_guards import fuse_softmax_guards
 from .static_reshape import static_reshape
 from .weight_zero_point import without_weight_zero_points
@@ -106,25 +106,37 @@ def rewrite(
         Rewrites that prepare the fusion, which follow the others.
     """
     run = _Run(graph, rules, function, failures, skipped)
+    # One IR's own spellings become those of the graph.
     run.steps(*first)
-    run.steps(simplify, static_reshape, read_dequantize, fold_constants)
-    run.steps(fuse_softmax_guards, decompose)
-    run.steps(fold_constants, simplify, weights_as_dense_has_them)
-    run.steps(split_merged_rows)
+    # No-ops and dynamic reshapes hide the patterns of all later rewrites.
+    run.steps(simplify, static_reshape)
+    # Constant folding would compute an 8-bit weight in float32.
+    run.steps(read_dequantize, fold_constants)
+    # A guard is recognized by its constants. A decomposed op brings casts, constants and matmuls.
+    run.steps(fuse_softmax_guards, decompose, fold_constants, simplify)
+    # Later rewrites match the matmul of a constant weight as a dense only.
+    run.steps(canonicalize_dense_weights, split_merged_rows)
+    # A recurrent layer is matched as a whole before its matmuls are; QNN has no such layer.
     run.steps(read_recurrent_layers, hoist_input_products, read_qnn)
+    # Both match the float ops that `read_qnn` leaves between a dynamic quantize and its product.
     run.steps(fuse_dynamic_quantization, fuse_dynamic_convs)
-    _read_in_8_bits(run)
-    run.steps(fold_constants, simplify, weights_as_dense_has_them, share_tied_weights)
-    run.steps(fold_scale)
-    # The kernel of attention has no float16.
+    _lower_to_int8(run)
+    # What is not read in 8 bits is float32 from here on: its constants fold, its casts go.
+    run.steps(fold_constants, simplify, canonicalize_dense_weights)
+    # Needs the final weights, before scales are folded into them.
+    run.steps(share_tied_weights, fold_scale)
+    # Attention has folded the scale of its scores. The kernel has no float16.
     if rules.options.precision != "float16":
         run.steps(fuse_attention)
+    # Subsampling moves through residuals, which `fold_scale` has cleared of batch norms.
     run.steps(propagate_strides)
     if not rules.options.keep_bias_order:
         run.steps(move_bias_first)
+    # After attention and scales: their ops would be matched as formulas.
     run.steps(fuse_formulas)
     if rules.options.exact_nan:
         run.steps(propagate_nan)
+    # Casts last: no pattern above has to look through them.
     if rules.options.precision != "float32":
         run.steps(narrow_layers, reduce_precision)
         run.in_float32 += layers_in_float32(graph, rules)
@@ -138,18 +150,21 @@ def rewrite_quantized(
     """Rewrite what is quantized in a graph only; see `rewrite`."""
     run = _Run(graph, rules, function, failures)
     run.steps(read_dequantize, fold_constants, read_qnn)
-    _read_in_8_bits(run)
+    _lower_to_int8(run)
     return Outcome(run.folded, run.in_float32)
 
 
-def _read_in_8_bits(run: _Run) -> None:
-    """Have oneDNN read integers in 8 bits where it can, and let no pad be in the way."""
+def _lower_to_int8(run: _Run) -> None:
+    """Lower to 8 bits what oneDNN runs in 8 bits, and fold pads."""
     if run.is_quantized:
+        # Equal quantizes are one before a quantize or dequantize moves past what they share.
         run.steps(merge_equal, move_relu_first, without_weight_zero_points, move_in_int8)
         run.steps(fold_constants)
+    # Reads the types after the moves: 8-bit convolutions and pools pad with the zero point.
     run.steps(fold_pad)
     if run.is_quantized:
         run.count_in_float32()
+        # The remaining constants are not weights of 8-bit kernels.
         run.steps(fold_dequantized)
 
 

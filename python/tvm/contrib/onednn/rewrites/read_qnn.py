@@ -31,7 +31,7 @@ import numpy as np
 
 from ..ir.graph import Graph
 from ..ir.match import closed_group, is_op
-from ..ir.node import CALL, TUPLE, Node, made_below
+from ..ir.node import CALL, TUPLE, Node, defined_in
 from ..ir.op_view import Tensor
 from ..ops.evaluate import constant_value
 from ..ops.quantize import DEQUANTIZE, QUANTIZE, parameters, real_bounds
@@ -78,7 +78,7 @@ def _read(graph: Graph, rules: Rules, readers: Mapping[str, Callable]) -> None:
 
 def _is_accepted(new: Node, old: Node, rules: Rules) -> bool:
     """Whether oneDNN runs all that was made, and it computes the type of what it replaces."""
-    for node in made_below(new):
+    for node in defined_in(new):
         # TVM computes a scalar, such as a zero point, for the op that has it as a parameter, and
         # casts a bias in int32.
         is_scalar = isinstance(node.type, Tensor) and not node.type.dims

@@ -29,7 +29,7 @@ from typing import NamedTuple
 
 from ..ir.graph import Graph
 from ..ir.match import closed_group, is_op
-from ..ir.node import CALL, FIELD, Node, made_below
+from ..ir.node import CALL, FIELD, Node, defined_in
 from ..ops.operands import BIAS_OPS, is_per_channel
 from ..ops.rules import Rules
 
@@ -83,7 +83,7 @@ def hoist_input_products(graph: Graph, rules: Rules) -> None:
             if group is None or rules.excludes(*(node.name for node in group if node.name)):
                 continue
             new = layer.step(step)
-            calls = (node for node in made_below(new) if node.kind == CALL)
+            calls = (node for node in defined_in(new) if node.kind == CALL)
             if all(rules.refusal(node) is None for node in calls):
                 graph.replace(step.ops[-1], new)
 

@@ -90,7 +90,7 @@ def _broadcast_itself(graph: Graph, rules: Rules, node: Node) -> list[Node]:
     return []
 
 
-def weights_as_dense_has_them(graph: Graph, rules: Rules) -> None:
+def canonicalize_dense_weights(graph: Graph, rules: Rules) -> None:
     """Read a matmul by a constant matrix as a dense, for which oneDNN has more kernels."""
     if rules.excludes("nn.dense"):
         return

@@ -267,7 +267,7 @@ def open_model():
 
 STEPS = [step.__name__ for step in pipeline._steps()]
 REWRITES = [
-    *["simplify", "read_dequantize", "fold_constants", "decompose", "weights_as_dense_has_them"],
+    *["simplify", "read_dequantize", "fold_constants", "decompose", "canonicalize_dense_weights"],
     *["hoist_input_products", "read_qnn", "fold_pad", "fold_scale", "propagate_strides"],
     *["fuse_formulas", "reduce_precision"],
 ]
