@@ -113,13 +113,13 @@ def goes_before_rounding(relu: Node, rules: Rules) -> bool:
     That is the same: zero is one of the numbers that 8 bits stand for, and rounding moves none
     across it.
     """
-    (real,) = relu.operands
-    if not is_op(real, DEQUANTIZE) or real.users != [relu]:
+    (dequantized,) = relu.operands
+    if not is_op(dequantized, DEQUANTIZE) or dequantized.users != [relu]:
         return False
-    bits = real.operands[0]
-    if not is_op(bits, QUANTIZE) or bits.users != [real]:
+    bits = dequantized.operands[0]
+    if not is_op(bits, QUANTIZE) or bits.users != [dequantized]:
         return False
-    known = parameters(*real.args[1:])
+    known = parameters(*dequantized.args[1:])
     if known is None or parameters(*bits.args[1:]) != known:
         return False
     limits = np.iinfo(bits.result.dtype)

@@ -157,8 +157,8 @@ def _block_quantized_dense(attrs, result_type, x, weight, scales, zero_points=No
     shifts = np.arange(0, 8, bits)
     values = (weight[..., None].astype("int32") >> shifts) & (2**bits - 1)
     zeros = 2 ** (bits - 1) if zero_points is None else zero_points[..., None].astype("int32")
-    real = (values.reshape(units, blocks, -1) - zeros) * scales[..., None]
-    return x @ real.reshape(units, -1)[:, : x.shape[-1]].T
+    dequantized = (values.reshape(units, blocks, -1) - zeros) * scales[..., None]
+    return x @ dequantized.reshape(units, -1)[:, : x.shape[-1]].T
 
 
 def _draw_block_dense(d: Draw) -> Call:

@@ -50,7 +50,7 @@ class Attempt(NamedTuple):
 
 
 def attempt(rewrite: Rewrite, graph: Graph, rules: Rules) -> Attempt:
-    """Run a rewrite; if it raises, again with the ops hidden at which it does.
+    """Run a rewrite; if it raises at an op, hide that op and run it again.
 
     The ops are found by bisection, in a number of runs that is logarithmic in the size of the
     graph. With the option `strict`, a rewrite that raises is taken back as a whole.
@@ -71,7 +71,7 @@ def attempt(rewrite: Rewrite, graph: Graph, rules: Rules) -> Attempt:
 
 
 def _run(rewrite: Rewrite, graph: Graph, rules: Rules, hidden: Sequence[Node]) -> list[Node]:
-    """Run a rewrite on a graph in which some ops have unknown names; take it back if it raises."""
+    """Run a rewrite while some ops are hidden; roll back if it raises."""
     restore = graph.checkpoint()
     known = [(node, node.name, node.unsupported) for node in hidden]
     try:

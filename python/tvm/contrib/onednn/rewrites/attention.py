@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Reads the ops of an attention as one: softmax(scale * query * key^T + mask) * value.
+"""Fuses attention, softmax(scale * query * key^T + mask) * value, into one op.
 
 At runtime it is one kernel that accepts any length, so that a step of a decoder, whose past is
 longer each time, compiles nothing and has no scores in memory. Heads of queries that share a head
@@ -57,7 +57,7 @@ _MOST_QUERIES = 16
 
 
 def fuse_attention(graph: Graph, rules: Rules) -> None:
-    """Let one op take the place of an attention."""
+    """Replace each attention with `dnnl.attention`."""
     # Layers share a mask.
     masks: dict[tuple, tuple[list[Node], bool]] = {}
     for node in list(graph.nodes):
@@ -84,7 +84,7 @@ class _View(NamedTuple):
 
 
 def _attention_of(graph: Graph, node: Node, masks: dict, options: Options) -> tuple[Node, Node]:
-    """Return what an attention takes the place of, and the attention that ends in a matmul.
+    """Match an attention whose last op is a matmul; return the node to replace, and the attention.
 
     Raises
     ------
@@ -140,7 +140,7 @@ def _require(condition: bool) -> None:
 
 
 def _only_reader(node: Node) -> Node:
-    """Return the reshape that gives each head an item of an axis, and its rows."""
+    """Return the reshape that is the only user of a matmul."""
     _require(len(node.users) == 1 and is_inside(node, node.users[0], MATMUL))
     (user,) = node.users
     _require(is_op(user, "reshape"))
@@ -173,7 +173,7 @@ def _split(make: Maker, node: Node, heads: tuple[Size, ...]) -> Node:
 
 
 def _with_all_heads(make: Maker, query: Node, scores) -> Node:
-    """Return queries with each head, where those of a group of heads are the rows of one matmul."""
+    """Return queries with one axis for all heads; grouped heads are rows of one matmul."""
     _require(len(scores) == 4)
     (batch, heads, queries, _), (_, groups, rows, width) = scores, query.type.dims
     if is_same(heads, groups):
@@ -220,7 +220,7 @@ def _views(node: Node, is_transposed: bool, rank: int, is_scaled: bool = True) -
 
 
 def _best(seen: list[_View]) -> _View:
-    """Return the view that is a node of the graph, if there is one."""
+    """Return the first view that is a node of the graph, or else the last one."""
     return next((view for view in seen if view.is_plain), seen[-1])
 
 

@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Writes attention as two matmuls and what is between them."""
+"""Decomposes attention into two matmuls, a softmax and the mask."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _HEADS_FIRST = [0, 2, 1, 3]
 
 
 def attention(make: Maker, node: Node) -> Node:
-    """Write an attention of Relax so."""
+    """Decompose Relax's attention ops."""
     query, key, value, *bias = node.operands
     attrs, mask = node.attrs, node.attrs.causal_mask
     sizes = [operand.type.dims for operand in (query, key, value)]
@@ -65,7 +65,7 @@ def attention(make: Maker, node: Node) -> Node:
 
 
 def attention_ops(node: Node) -> tuple[list[Node], Node]:
-    """Return what an attention that is one op computes, as ops that TVM has.
+    """Return an attention op as ops of TVM.
 
     Parameters
     ----------
@@ -110,7 +110,7 @@ def _matmul(make: Maker, left: Node, right: Node) -> Node:
 
 
 def _scores(make: Maker, query: Node, key: Node, scale: float, masks: Sequence[Node]) -> Node:
-    """Make scores of keys that are columns."""
+    """Return the scaled and masked scores of transposed keys."""
     dtype = query.type.dtype
     scores = make("multiply", _matmul(make, query, key), make.scalar(scale, dtype))
     for mask in masks:

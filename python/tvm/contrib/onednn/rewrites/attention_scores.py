@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Reads what is between the matmul of queries and keys and the softmax: a scale, and masks."""
+"""Matches the scale and masks between the first matmul of an attention and its softmax."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def scores_of(softmax: Node) -> Scores | None:
 
 
 def mask_of(make: Maker, scores: Scores, is_exact: bool) -> tuple[list[Node], bool]:
-    """Return what is added to the scores, at most two masks, and whether later keys are hidden.
+    """Return the additive masks, at most two, and whether the attention is causal.
 
     Parameters
     ----------
@@ -125,7 +125,7 @@ def mask_of(make: Maker, scores: Scores, is_exact: bool) -> tuple[list[Node], bo
 
 
 def is_inside(node: Node, user: Node, *names: str) -> bool:
-    """Whether a node is one of some ops, and nothing but `user` reads it."""
+    """Whether a node is one of the given ops and `user` is its only user."""
     return (
         node.name in names
         and node.is_call
@@ -136,7 +136,7 @@ def is_inside(node: Node, user: Node, *names: str) -> bool:
 
 
 def factor_of(node: Node) -> tuple[Node, float] | None:
-    """Read a node as a tensor times a number."""
+    """Match a tensor multiplied by a scalar."""
     if not is_op(node, "multiply", "divide"):
         return None
     left, right = node.operands
@@ -184,7 +184,7 @@ def _mask_of(node: Node) -> tuple | None:
 
 
 def _is_causal(mask: Node, lengths) -> bool:
-    """Whether a mask hides from each query the keys after it, and nothing else.
+    """Whether a mask is exactly the causal one.
 
     The last query is that of the last key.
     """

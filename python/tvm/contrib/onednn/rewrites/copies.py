@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Writes ops that repeat or gather elements as those with a row, see `decompose.py`."""
+"""Decomposes ops that repeat or gather elements."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from .maker import Maker, UnsupportedOp, check_moved
 
 
 def _take(make: Maker, node: Node) -> Node:
-    """Write a `take` at equal steps as a slice, another one with int32 indices in range."""
+    """Write a `take` with evenly spaced indices as a slice; any other gets int32 indices."""
     axis = getattr(node.attrs, "axis", None)
     data, indices = node.operands
     check_moved(node)
@@ -50,7 +50,7 @@ def _take(make: Maker, node: Node) -> Node:
 
 
 def _is_first(indices: Node) -> bool:
-    """Whether indices are one zero."""
+    """Whether the indices are a single zero."""
     return indices.is_constant and indices.value.size == 1 and not indices.value.any()
 
 
@@ -79,7 +79,7 @@ def _gathered(make: Maker, node: Node, axis: int, indices: Node, mode: str) -> N
 
 
 def _of_constant(make: Maker, node: Node, axis: int) -> Node | None:
-    """Write a `take` of constant indices: as a slice if they are at equal steps."""
+    """Write a `take` with constant indices, as a slice if they are evenly spaced."""
     data, indices = node.operands
     size, mode = data.type.shape[axis], node.attrs.mode
     # In the mode "fast" any element may be read for an index out of range. PyTorch's importer
@@ -102,7 +102,7 @@ def _of_constant(make: Maker, node: Node, axis: int) -> Node | None:
 
 
 def _slice(make: Maker, node: Node, axis: int, values: list[int]) -> Node | None:
-    """Return a slice of the items of an axis; None if they are not at equal steps."""
+    """Return a slice of an axis; None unless the indices are evenly spaced."""
     data, indices = node.operands
     rank = indices.value.ndim
     first, *others = values
@@ -207,7 +207,7 @@ def _mirrored_pad(make: Maker, node: Node) -> Node | None:
 
 
 def _ordered(make: Maker, node: Node, data: Node, axis: int, order) -> Node:
-    """Return items of an axis of data in another order."""
+    """Permute the elements along an axis."""
     dims = list(data.type.dims)
     dims[axis] = len(order)
     indices = make.graph.constant(np.array(order, "int32"), "int32")

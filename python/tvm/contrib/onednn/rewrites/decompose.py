@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Writes ops without a row, such as an attention, as several that have one.
+"""Decomposes ops that have no row, such as attention, into ops that have one.
 
 Their nodes keep the origin of the op: where all of them stay on TVM, it is written as it was.
 """
@@ -43,7 +43,7 @@ COMPOSED = "partition_for_dnnl writes it as other ops"
 
 
 def decompose(graph: Graph, rules: Rules) -> None:
-    """Write each op that can be written as others so."""
+    """Decompose each op that has a decomposition."""
     for node in graph.nodes:
         # Relax's ops say so where they are read.
         is_composed = node.unsupported == COMPOSED or node.is_call
@@ -70,7 +70,7 @@ def _check_tensors(node: Node) -> None:
 
 
 def _matmul_of_vectors(make: Maker, node: Node) -> Node:
-    """Write a matmul that reads a vector as one of a row or a column."""
+    """Write a matmul with a vector as one with a row or a column."""
     data, weight = node.operands
     ones = []
     if len(data.type.dims) == 1:
@@ -89,7 +89,7 @@ def _matmul_name(data: Node, weight: Node) -> str:
 
 
 def _along_one_axis(name: str, make: Maker, node: Node) -> Node:
-    """Write a norm along the last axes as one along the last axis, between reshapes."""
+    """Write a norm over several trailing axes as one over the last axis, between reshapes."""
     data, *params = node.operands
     dims, axes = data.type.dims, [int(axis) for axis in node.attrs.axes]
     if [axis % len(dims) for axis in axes] != list(range(len(dims)))[-len(axes) :]:

@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Reads convolutions whose data is quantized as the model runs, as `quantize_dynamic` writes them.
+"""Lowers convolutions of dynamically quantized data, as `quantize_dynamic` exports them.
 
 The ONNX ops are ``DynamicQuantizeLinear -> ConvInteger -> Cast -> Mul``, with a bias added at the
 end or, by older versions of onnxruntime, as ``Floor(bias / scale)`` to the sums in int32. They
@@ -62,7 +62,7 @@ class _Bias(NamedTuple):
 
 
 def fuse_dynamic_convs(graph: Graph, rules: Rules) -> None:
-    """Let convolutions of dynamically quantized data compute in float32."""
+    """Compute convolutions of dynamically quantized data in float32."""
     fused: dict[tuple[str, Node, int], Node] = {}
     for node in graph.nodes:
         if not is_op(node, *_CONVS) or node.type.dtype != "float32":
@@ -96,9 +96,9 @@ def _bias(node: Node, data: DynamicData) -> _Bias | None:
     user, *others = node.users or [None]
     if user is None or others or not is_named(user, "add"):
         return None
-    real = next((each for each in user.operands if each is not node), node)
-    shape = real.type.shape
-    integers = uncast(real)
+    other = next((each for each in user.operands if each is not node), node)
+    shape = other.type.shape
+    integers = uncast(other)
     if is_named(integers, "reshape"):
         integers = uncast(integers.operands[0])
     floor = _unwrapped(integers)
@@ -148,7 +148,7 @@ def _is_not_finite(node: Node, value: Node) -> bool:
 
 
 def _write(graph, rules, node, data, weight, bias, product, fused) -> None:
-    """Write a convolution with all that belongs to it in float32."""
+    """Return the convolution and its bias in float32."""
     result, factor = product
     factor = factor.reshape(-1).astype("float32")
 
@@ -165,9 +165,9 @@ def _write(graph, rules, node, data, weight, bias, product, fused) -> None:
 
     old = node.operands[0]
     operands = [data.bits, data.scale, data.zero]
-    real = graph.call(DEQUANTIZE, operands, result, old.type, **vars(old.attrs))
-    real = of_data(FAKE_QUANTIZE, real, old.type)
-    new = graph.with_operands(node, [real, graph.constant(weight * factor)])
+    dequantized = graph.call(DEQUANTIZE, operands, result, old.type, **vars(old.attrs))
+    dequantized = of_data(FAKE_QUANTIZE, dequantized, old.type)
+    new = graph.with_operands(node, [dequantized, graph.constant(weight * factor)])
     if bias is not None:
         vector = Tensor((1,), "float32")
         scale = graph.call("reshape", [data.scale], result, vector, newshape=(1,), allowzero=False)

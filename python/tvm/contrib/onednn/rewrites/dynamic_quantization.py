@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Fuses matmuls whose data is quantized as the model runs, as onnxruntime's `quantize_dynamic`.
+"""Fuses matmuls of dynamically quantized data, as onnxruntime's `quantize_dynamic` exports them.
 
 Its ONNX ops, ``DynamicQuantizeLinear -> MatMulInteger -> Cast -> Mul``, are a dozen ops of TVM: the
 smallest and the largest element, the scale and the zero point of these, a quantize, a matmul in
@@ -78,7 +78,7 @@ class _Reading(NamedTuple):
 
 
 def fuse_dynamic_quantization(graph: Graph, rules: Rules) -> None:
-    """Let one op take the place of a matmul and the dynamic quantization of its data."""
+    """Fuse each matmul with the dynamic quantization of its data."""
     for node in graph.nodes:
         reading = _read(node)
         if reading is None or rules.excludes(DYNAMIC_DENSE, QUANTIZE, DEQUANTIZE, node.name):
@@ -152,7 +152,7 @@ def read_data(node: Node, reader: Node) -> DynamicData | None:
 
 
 def scaled(node: Node, scale: Node) -> tuple[Node, np.ndarray] | None:
-    """Return the product of a matmul with the scale of its data, and what else it multiplies by."""
+    """Return the rescaled result of a matmul, and its other factors."""
     if len(node.users) != 1 or not is_named(node.users[0], "multiply"):
         return None
     (product,) = node.users

@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Propagates NaN through ops that drop it, where the option `exact_nan` asks for that.
+"""Propagates NaN through ops that drop it, with the option `exact_nan`.
 
 oneDNN's relu, clip, maximum, minimum and max pools select a value and may drop NaN, as TVM's do.
 Their result is added to a tensor that is NaN where an operand is, and zero elsewhere: 0 * tanh(x).

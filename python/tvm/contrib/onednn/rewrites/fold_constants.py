@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Computes what depends on constants alone.
+"""Folds constants.
 
 TVM's FoldConstant compiles a kernel for each op that it folds; what importers write around
 constants is evaluated in numpy here.
@@ -38,7 +38,7 @@ from .move_in_int8 import dequantized_constant
 
 
 def fold_constants(graph: Graph, rules: Rules) -> list[Node]:
-    """Let constants take the place of what is computed of constants.
+    """Replace every op whose operands are constants with its value.
 
     The dequantize of a weight stays, which may be multiplied by in 8 bits.
 
@@ -73,7 +73,7 @@ def fold_constants(graph: Graph, rules: Rules) -> list[Node]:
 
 
 def _is_broadcast_by_users(rules: Rules, node: Node) -> bool:
-    """Whether a broadcast may be left to what reads it, see `simplify`.
+    """Whether all users of a broadcast can broadcast its operand themselves, see `simplify`.
 
     A matmul by each matrix of a batch is one by the matrix, and a binary op broadcasts itself.
     """
@@ -83,7 +83,7 @@ def _is_broadcast_by_users(rules: Rules, node: Node) -> bool:
 
 
 def _signature(type_) -> tuple:
-    """Return what tells types apart."""
+    """Return a hashable key of a type."""
     return (type_.dtype, *map(str, type_.dims)) if isinstance(type_, Tensor) else (id(type_),)
 
 
@@ -145,7 +145,7 @@ def _filled(graph: Graph, node: Node) -> Node | None:
 
 
 def _selected(node: Node) -> Node | None:
-    """Return the operand that a constant condition selects for all elements, if it is one."""
+    """Return the operand that a constant condition selects for every element, if any."""
     condition = node.operands[0]
     if not condition.is_constant:
         return None

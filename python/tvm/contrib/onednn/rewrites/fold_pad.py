@@ -34,7 +34,7 @@ from ..ops.windows import SPATIAL
 
 
 def fold_pad(graph: Graph, rules: Rules) -> list[Node]:
-    """Let convolutions and pools do the padding of the pads that they read, where oneDNN can.
+    """Fold pads into the convolutions and pools that read them, where oneDNN supports it.
 
     Returns
     -------
@@ -62,7 +62,7 @@ def fold_pad(graph: Graph, rules: Rules) -> list[Node]:
 
 
 def _with_pad(call: OpView, pad: OpView, kind: str, is_not_negative: bool) -> dict | None:
-    """Return what changes in the attributes of a call that reads the pad's data instead.
+    """Return the attributes that change when a call reads the data of the pad.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ def _with_pad(call: OpView, pad: OpView, kind: str, is_not_negative: bool) -> di
 
 
 def _is_neutral(pad: OpView, kind: str, is_not_negative: bool) -> bool:
-    """Whether the values that are padded are those that the call would pad with."""
+    """Whether the pad's value equals the padding value of the call."""
     value = pad.args[1]
     is_known = value.is_constant and known_product(value.shape) == 1
     if not is_known or pad.attrs.pad_mode != "constant":

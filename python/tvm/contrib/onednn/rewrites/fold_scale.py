@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Folds factors and summands of channels into the convolution or matmul before them.
+"""Folds per-channel scales and shifts into the preceding convolution or matmul.
 
 These are those of a batch_norm, and constants that are one number or one for each channel. What
 they make of a weight and a bias is computed in double precision and rounded once, so the results
@@ -63,7 +63,7 @@ def fold_scale(graph: Graph, rules: Rules) -> list[Node]:
 
 
 def _fold(graph: Graph, rules: Rules, root: Node) -> list[Node]:
-    """Fold the most ops that can be into a root; return what is gone."""
+    """Fold the longest chain of ops into a root; return the folded ops."""
     dtype, last = root.type.dtype, None
     for each in ScaleWalk(root, rules).matches():
         values = (value for value in (each.weight, each.bias) if value is not None)
@@ -92,7 +92,7 @@ def _is_better_written_out(node: Node, rules: Rules) -> bool:
 
 
 def _write_out(graph: Graph, rules: Rules, node: Node, affine: Affine) -> bool:
-    """Let a factor and a summand take the place of a batch_norm's first result, if they can."""
+    """Replace the first result of a batch_norm with a multiply and an add, if possible."""
     data, *statistics = node.operands
     rank, dtype = len(data.type.dims), data.type.dtype
     scale, shift = (rounded(along(each, affine.axis, rank), dtype) for each in affine[1:])

@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Unary elementwise functions as exporters write them: several Relay ops for one of oneDNN's.
+"""Matches unary elementwise functions that exporters write as several ops.
 
 A formula has many spellings: either order of operands, constants on any of its factors, a division
 or a product with the inverse. So a call is not compared with patterns of ops. It is read as
@@ -63,7 +63,7 @@ class Formula(NamedTuple):
 
 
 class FormulaReader:
-    """Finds out which formulas a call computes.
+    """Matches the formulas that a call computes.
 
     Parameters
     ----------

@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Reads formulas and normalizations that are written as several ops as the one op they are."""
+"""Fuses formulas and normalizations that are written as several ops."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _NORMS = {LayerNormReader: "nn.layer_norm", InstanceNormReader: "nn.instance_nor
 
 
 class _Reading(NamedTuple):
-    """An op that several compute: its name, operands and attributes."""
+    """The op that several ops are equivalent to."""
 
     name: str
     operands: list[Node]
@@ -44,7 +44,7 @@ class _Reading(NamedTuple):
 
 
 def fuse_formulas(graph: Graph, rules: Rules) -> None:
-    """Let one op take the place of each formula that oneDNN has an op for."""
+    """Fuse each formula that oneDNN has an op for."""
     fused: set[Node] = set()
     # The last op comes first: a formula may be part of a larger one.
     for node in reversed(graph.nodes):
@@ -66,7 +66,7 @@ def fuse_formulas(graph: Graph, rules: Rules) -> None:
 
 
 def _may_be_same(new: Node, old: Node) -> bool:
-    """Whether nothing is known of two tensors that tells their types apart."""
+    """Whether two tensors may have the same type."""
     sizes = zip(new.type.shape, old.type.shape)
     is_same_rank = len(new.type.shape) == len(old.type.shape)
     is_same = is_same_rank and all(None in pair or pair[0] == pair[1] for pair in sizes)
@@ -74,7 +74,7 @@ def _may_be_same(new: Node, old: Node) -> bool:
 
 
 def _readings(graph: Graph, node: Node) -> Iterator[_Reading]:
-    """Yield the ops that what ends in a node may be read as, the best first."""
+    """Yield the ops that a node is equivalent to, the best first."""
     if node.name == "cast" and node.scope == node.operands[0].scope:
         yield from _between_casts(graph, node)
     if is_op(node, "nn.matmul"):
@@ -99,7 +99,7 @@ def _readings(graph: Graph, node: Node) -> Iterator[_Reading]:
 
 
 def _dense(node: Node) -> Iterator[_Reading]:
-    """Yield a matmul by a matrix that is transposed as a dense, which has it so."""
+    """Yield a matmul by a transposed matrix as a dense."""
     data, weight = node.operands
     if is_op(weight, "transpose") and list(weight.attrs.axes) == [1, 0]:
         attrs = {key: each for key, each in vars(node.attrs).items() if key == "out_dtype"}

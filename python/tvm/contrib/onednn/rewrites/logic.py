@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Writes ops of truths as comparisons and selections, see `decompose.py`."""
+"""Decomposes logical ops into comparisons and selections."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Makes the nodes that an op is written as, see `decompose.py`."""
+"""Creates the nodes of a decomposition."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from ..ops.tensors import VIEWED
 
 
 class UnsupportedOp(Exception):
-    """An op that cannot be written as others; the message is the reason for the report."""
+    """An op that cannot be decomposed; the message is the reason for the report."""
 
 
 class Maker:
-    """Makes nodes in the place of one.
+    """Creates the nodes that replace an op.
 
     Parameters
     ----------
@@ -50,15 +50,15 @@ class Maker:
         return self.graph.call(op, operands, self.node, **attrs)
 
     def scalar(self, value: float, dtype: str) -> Node:
-        """Make a constant of one number."""
+        """Create a scalar constant."""
         return self.graph.constant(np.array(value), dtype)
 
     def transpose(self, data: Node, axes: list[int]) -> Node:
-        """Make a transpose."""
+        """Create a transpose."""
         return self("transpose", data, axes=axes)
 
     def reshape(self, data: Node, dims) -> Node:
-        """Make a reshape to dimensions that may be open."""
+        """Create a reshape; dimensions may be open."""
         codes = codes_of(data.type.dims, dims)
         if codes is None:
             raise UnsupportedOp(f"more than one open dimension of {list(dims)} is computed")
@@ -66,13 +66,13 @@ class Maker:
         return self.graph.call("reshape", [data], self.node, type_, newshape=codes, allowzero=False)
 
     def squeeze(self, data: Node, axes: list[int]) -> Node:
-        """Leave out dimensions of 1."""
+        """Create a squeeze."""
         new = self("squeeze", data, axis=axes)
         is_by_position = codes_of(data.type.dims, new.type.dims) is not None
         return self.reshape(data, new.type.dims) if is_by_position else new
 
     def expand_dims(self, data: Node, axis: int) -> Node:
-        """Put a dimension of 1 before an axis."""
+        """Create an expand_dims."""
         new = self("expand_dims", data, axis=axis, num_newaxis=1)
         is_by_position = codes_of(data.type.dims, new.type.dims) is not None
         return self.reshape(data, new.type.dims) if is_by_position else new
@@ -100,7 +100,7 @@ def check_floats(node: Node, name: str = "data") -> str:
 
 
 def check_moved(node: Node) -> None:
-    """Raise UnsupportedOp for data that no op moves."""
+    """Raise UnsupportedOp for data of a type that oneDNN cannot copy."""
     dtype = node.args[0].dtype
     if dtype not in VIEWED or (dtype in cpu.REAL and not cpu.computes(dtype)):
         raise UnsupportedOp(f"data is {dtype}")

@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Drops the reshapes around a dense layer that merge the leading axes of its data, and split them.
+"""Removes reshapes that merge the leading axes of a dense layer's data and split them afterwards.
 
 Exporters write a Gemm so, as its data has rank 2. If two of the axes are open, the second reshape
 has no counterpart in oneDNN, and a dense layer needs neither.
@@ -32,7 +32,7 @@ _RESHAPE = ("reshape", "relax.reshape")
 
 
 def split_merged_rows(graph: Graph, rules: Rules) -> None:
-    """Let a dense layer, and the bias that is added to it, keep the axes of its data."""
+    """Remove the reshapes around a dense layer and its bias."""
     for node in graph.nodes:
         if node.unsupported is None or node.name not in _RESHAPE:
             continue
@@ -53,7 +53,7 @@ def split_merged_rows(graph: Graph, rules: Rules) -> None:
 
 
 def _layer_of(node: Node) -> tuple[Node | None, Node | None]:
-    """Return the sum with a bias that a reshape splits, if there is one, and the dense layer."""
+    """Return the add of the bias, if any, and the dense layer that a reshape splits."""
     user, add, (data,) = node, None, node.operands[:1]
     if is_inside(data, user, "add"):
         layers = [each for each in data.operands if is_inside(each, data, "nn.dense")]

@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Moves dequantize down and quantize up, so that what is between tensors of 8 bits reads these.
+"""Moves dequantize after, and quantize before, ops that can run on 8-bit tensors.
 
 A dequantize goes after a reshape, a transpose, a slice or a maximum pool, and after a
 concatenation of such; one with a scale for each item of an axis goes after what leaves the axis
@@ -42,7 +42,7 @@ from ..ops.tensors import EIGHT_BITS
 
 
 def merge_equal(graph: Graph, rules: Rules) -> None:
-    """Compute once what importers write for each op that reads it.
+    """Merge equal quantize and dequantize ops.
 
     They write the scale and the zero point of each quantize anew, which keeps two of the same
     tensor apart.
@@ -69,7 +69,7 @@ _MOST_COMPARED = 1 << 13
 
 
 def fold_dequantized(graph: Graph, rules: Rules) -> None:
-    """Compute the dequantize of constants, but for weights that are multiplied by in 8 bits."""
+    """Fold the dequantize of constants, except the weights of int8 matmuls and convolutions."""
     constants = [
         node
         for node in graph.nodes
@@ -86,24 +86,24 @@ def fold_dequantized(graph: Graph, rules: Rules) -> None:
 
 
 def dequantized_constant(node: Node) -> Node:
-    """Return the constant that a dequantize of constants computes."""
+    """Return the folded constant of a dequantize."""
     arrays = [operand.value.astype("float64") for operand in node.operands]
     return constant(dequantized(*arrays, node.attrs.axis), node.type.dtype)
 
 
 def move_relu_first(graph: Graph, rules: Rules) -> None:
-    """Write a relu of what is rounded as rounding a relu, where its reader has 8 bits to read."""
+    """Move a relu before the preceding quantize so that its users read int8."""
     for node in graph.nodes:
         if is_op(node, "nn.relu") and goes_before_rounding(node, rules):
-            (real,) = node.operands
-            bits, *parameters_ = real.operands
+            (dequantized,) = node.operands
+            bits, *parameters_ = dequantized.operands
             relu = graph.with_operands(node, [bits.operands[0]])
             bits = graph.with_operands(bits, [relu, *bits.operands[1:]])
-            graph.replace(node, graph.with_operands(real, [bits, *parameters_]))
+            graph.replace(node, graph.with_operands(dequantized, [bits, *parameters_]))
 
 
 def move_in_int8(graph: Graph, rules: Rules) -> None:
-    """Move dequantize down and quantize up, and bring constant weights into the form int8 has."""
+    """Move dequantize down and quantize up; convert constant weights to int8."""
     mover = _Mover(graph, rules)
     for node in graph.nodes:
         new = mover.moved(node)
@@ -112,13 +112,13 @@ def move_in_int8(graph: Graph, rules: Rules) -> None:
 
 
 class _Mover:
-    """Says what takes the place of a node; operands come first and have been moved already."""
+    """Returns the replacement of each node; operands precede their users."""
 
     def __init__(self, graph: Graph, rules: Rules):
         self._graph, self._rules = graph, rules
 
     def moved(self, node: Node) -> Node | None:
-        """Return what takes the place of a node; None to keep it."""
+        """Return the replacement of a node; None to keep it."""
         if node.kind == FIELD:
             of = node.operands[0]
             return of.operands[node.attrs.index] if of.kind == TUPLE else None
@@ -127,14 +127,14 @@ class _Mover:
         special = self._SPECIAL.get(node.name)
         if special is not None:
             return special(self, node)
-        return self._behind(node) if node.is_call and self._keeps_values(node.name) else None
+        return self._after(node) if node.is_call and self._keeps_values(node.name) else None
 
     def _keeps_values(self, name: str | None) -> bool:
-        """Whether each element of an op's result is one of its operand's."""
+        """Whether an op only copies elements of its operand."""
         is_row = name in self._rules.ops and not self._rules.excludes(name)
         return is_row and self._rules.ops[name].keeps_values
 
-    def _behind(self, node: Node) -> Node | None:
+    def _after(self, node: Node) -> Node | None:
         """Move the dequantize of the operand after an op."""
         source = node.operands[0]
         if len(node.operands) != 1 or not is_op(source, DEQUANTIZE):
@@ -159,8 +159,8 @@ class _Mover:
         type_ = Tensor(bits.type.dims, like.type.dtype)
         return self._graph.call(DEQUANTIZE, [bits, *like.operands[1:]], bits, type_, **attrs)
 
-    def _real_of_constant(self, node: Node) -> Node | None:
-        """Bring a constant weight into int8 without a zero point; read what is padded in 8 bits."""
+    def _constant_weight(self, node: Node) -> Node | None:
+        """Convert a constant weight to int8 without a zero point; move a dequantize after a pad."""
         bits, scale, zero_point = node.operands
         if not node.is_call or not (scale.is_constant and zero_point.is_constant):
             return None
@@ -191,10 +191,10 @@ class _Mover:
             return None
         if float(value.value.reshape(())) != known[1]:
             return None
-        real = self._dequantize(data, node, node.attrs.axis)
+        dequantized = self._dequantize(data, node, node.attrs.axis)
         zero = self._graph.constant(np.array(0.0), node.type.dtype)
         type_ = Tensor(pad.type.dims, node.type.dtype)
-        return self._graph.call("nn.pad", [real, zero], pad, type_, **vars(pad.attrs))
+        return self._graph.call("nn.pad", [dequantized, zero], pad, type_, **vars(pad.attrs))
 
     def _quantize(self, node: Node) -> Node | None:
         known = _parameters(node) if node.is_call else None
@@ -211,13 +211,13 @@ class _Mover:
         same = self._in_8_bits(source, node)
         return same if same.name != QUANTIZE or same.is_live else None
 
-    def _in_8_bits(self, real: Node, quantize: Node) -> Node:
-        """Return what a quantize makes of something, without it if that is already there."""
-        if is_op(real, DEQUANTIZE) and _parameters(real) == _parameters(quantize):
-            if real.operands[0].type.dtype == quantize.type.dtype:
-                return real.operands[0]
-        type_ = Tensor(real.type.dims, quantize.type.dtype)
-        operands = [real, *quantize.operands[1:]]
+    def _in_8_bits(self, dequantized: Node, quantize: Node) -> Node:
+        """Return the quantized tensor, without a new quantize if it exists."""
+        if is_op(dequantized, DEQUANTIZE) and _parameters(dequantized) == _parameters(quantize):
+            if dequantized.operands[0].type.dtype == quantize.type.dtype:
+                return dequantized.operands[0]
+        type_ = Tensor(dequantized.type.dims, quantize.type.dtype)
+        operands = [dequantized, *quantize.operands[1:]]
         return self._graph.call(QUANTIZE, operands, quantize, type_, **vars(quantize.attrs))
 
     def _clipped(self, node: Node) -> Node | None:
@@ -230,8 +230,8 @@ class _Mover:
         attrs = node.attrs
         low, high = (0.0, np.inf) if node.name == "nn.relu" else (attrs.a_min, attrs.a_max)
         low, high = real_bounds(float(low), float(high), known, node.type.dtype)
-        real = self._graph.call("clip", bits.operands[:1], node, a_min=low, a_max=high)
-        return self._graph.with_operands(bits, [real, *bits.operands[1:]])
+        dequantized = self._graph.call("clip", bits.operands[:1], node, a_min=low, a_max=high)
+        return self._graph.with_operands(bits, [dequantized, *bits.operands[1:]])
 
     def _concatenated(self, node: Node) -> Node | None:
         """Move the dequantize of all operands, if it is the same, after a concatenation."""
@@ -250,7 +250,7 @@ class _Mover:
         return self._dequantize(joined, sources[0], -1)
 
     _SPECIAL: dict[str, Callable[[_Mover, Node], Node | None]] = {
-        DEQUANTIZE: _real_of_constant,
+        DEQUANTIZE: _constant_weight,
         QUANTIZE: _quantize,
         "nn.relu": _clipped,
         "clip": _clipped,

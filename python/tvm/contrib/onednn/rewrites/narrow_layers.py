@@ -63,7 +63,7 @@ def layers_in_float32(graph: Graph, rules: Rules) -> Counter:
 
 
 def _is_wide(node: Node) -> bool:
-    """Whether a node is a layer of float32 with constant weights of float32."""
+    """Whether a node is a float32 layer with constant float32 weights."""
     if not is_op(node, *GATES) or node.type[0].dtype != "float32":
         return False
     weights = node.operands[1:3]
@@ -71,7 +71,7 @@ def _is_wide(node: Node) -> bool:
 
 
 def _why_not(node: Node, rules: Rules) -> str | None:
-    """Say why the weights of a layer stay in float32."""
+    """Return the reason that the weights of a layer stay in float32."""
     precision, weights = rules.options.precision, node.operands[1:3]
     if precision != "bfloat16":
         return f"recurrent layers have no {precision}"
@@ -82,5 +82,5 @@ def _why_not(node: Node, rules: Rules) -> str | None:
 
 
 def _is_held(values: np.ndarray) -> bool:
-    """Whether rounding leaves no infinity."""
+    """Whether rounding overflows no element."""
     return bool((np.abs(values[np.isfinite(values)]) <= _LARGEST).all())

@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Finds the ops of a layer, an instance or a root mean square normalization in a graph.
+"""Matches layer, instance and root mean square normalization.
 
 The first is (x - mean(x)) / sqrt(mean((x - mean(x)) ** 2) + epsilon) * gamma + beta along the last
 axis, the second the same along all axes after that of the channels. The factor and the summand may
@@ -44,7 +44,7 @@ class Normalization(NamedTuple):
 
 
 class LayerNormReader:
-    """Finds layer normalizations in a graph."""
+    """Matches layer normalization."""
 
     # The last ops of one: the summand, the factor, or what divides by the root.
     roots = ("add", "multiply", "divide")
@@ -52,7 +52,7 @@ class LayerNormReader:
     axis = -1
 
     def read(self, root: Node) -> Normalization | None:
-        """Read the call `root` as a normalization, with all of factor and summand in it."""
+        """Match a normalization that ends in `root`, with its scale and shift."""
         for core, operand in orders(root, "add"):
             norm = self._scaled(core)
             if norm is not None and self._is_vector(operand, norm.data):
@@ -68,7 +68,7 @@ class LayerNormReader:
         return shape[self.axis] == out[self.axis] == math.prod(shape)
 
     def _scaled(self, node: Node) -> Normalization | None:
-        """Read a normalization that a factor may follow."""
+        """Match a normalization, perhaps followed by a scale."""
         for core, operand in orders(node, "multiply"):
             norm = self._normal(core)
             if norm is not None and self._is_vector(operand, norm.data):
@@ -163,7 +163,7 @@ class LayerNormReader:
 
 
 class InstanceNormReader(LayerNormReader):
-    """Finds normalizations of each channel of each image; the channels are axis 1."""
+    """Matches instance normalization; the channels are axis 1."""
 
     axis = 1
 
@@ -177,7 +177,7 @@ class InstanceNormReader(LayerNormReader):
 
 
 class RMSNormReader(LayerNormReader):
-    """Reads normalizations of data that is not centred."""
+    """Matches root mean square normalization."""
 
     # They have no summand.
     roots = ("multiply", "divide")

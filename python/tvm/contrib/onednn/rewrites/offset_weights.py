@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Convolutions whose weight needs a zero point, which oneDNN's have not: what to run instead.
+"""Replacements for int8 convolutions whose weight has a zero point, which oneDNN does not support.
 
 Most need none: this is about uint8 weights that do not fit into int8 less their zero point, such as
 TFLite's first quantized models have. A 1x1 convolution becomes a matmul, which has a zero point.
@@ -61,7 +61,7 @@ class OffsetConv(NamedTuple):
 
 
 def offset_convs(calls: Iterable[Node], rules: Rules) -> Iterator[OffsetConv]:
-    """Yield such convolutions among some calls of ops with a weight."""
+    """Yield the int8 convolutions whose weight has a zero point."""
     for conv in calls:
         data, weight = conv.operands
         if not hasattr(conv.attrs, "kernel_layout"):

@@ -52,14 +52,14 @@ from .read_qnn import read_dequantize, read_qnn
 from .recurrent import hoist_input_products
 from .recurrent_layers import read_recurrent_layers
 from .reduced_precision import reduce_precision
-from .simplify import share_tied_weights, simplify, canonicalize_dense_weights
+from .simplify import canonicalize_dense_weights, share_tied_weights, simplify
 from .softmax_guards import fuse_softmax_guards
 from .static_reshape import static_reshape
 from .weight_zero_point import without_weight_zero_points
 
 
 class Outcome(NamedTuple):
-    """What the rewrites have done, for the report.
+    """The effects of the rewrites, for the report.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ def rewrite(
     skipped: Collection[str] = (),
     last: Sequence[Rewrite] = (),
 ) -> Outcome:
-    """Rewrite a graph into what oneDNN runs well.
+    """Rewrite a graph for oneDNN.
 
     A rewrite that raises leaves the ops at which it does, or the graph, as they were, with a
     warning and a line of the report.
@@ -147,7 +147,7 @@ def rewrite(
 def rewrite_quantized(
     graph: Graph, rules: Rules, function: str, failures: dict[str, str]
 ) -> Outcome:
-    """Rewrite what is quantized in a graph only; see `rewrite`."""
+    """Rewrite only the quantized ops of a graph; see `rewrite`."""
     run = _Run(graph, rules, function, failures)
     run.steps(read_dequantize, fold_constants, read_qnn)
     _lower_to_int8(run)
@@ -183,7 +183,7 @@ class _Run:
         self.in_float32: Counter = Counter()
 
     def steps(self, *rewrites: Rewrite) -> None:
-        """Run some rewrites, and count what they have folded, unless something else reads it."""
+        """Run rewrites, and count the ops that they folded and that have no other user."""
         for each in rewrites:
             name = each.__name__
             if name in self._skipped:
@@ -205,7 +205,7 @@ class _Run:
 
     @property
     def is_quantized(self) -> bool:
-        """Whether there is something that oneDNN may read in 8 bits."""
+        """Whether the graph has quantized tensors."""
         return any(node.name == DEQUANTIZE for node in self._graph.nodes)
 
     def count_in_float32(self) -> None:

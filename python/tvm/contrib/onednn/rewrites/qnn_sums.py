@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Reads the sums in int32 that QNN ops accumulate as float32."""
+"""Reads the int32 accumulators of QNN ops as float32."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def values_of(node: Node) -> np.ndarray | None:
 
 
 def dequantized(graph: Graph, like: Node, data: Node, scale: Node, zero: Node, axis=-1) -> Node:
-    """Make the dequantize of integers."""
+    """Create a dequantize."""
     operands = [data, scale, zero]
     return graph.call(DEQUANTIZE, operands, like, axis=axis, out_dtype="float32")
 
@@ -95,22 +95,22 @@ def read_sum(graph: Graph, node: Node, scale: np.ndarray, axis: int = -1) -> lis
     scales = graph.constant(weight_scale)
     real_weight = dequantized(graph, node, values, scales, weight_zero, weight_axis or 0)
     operands = [dequantized(graph, node, data, data_scale, data_zero), real_weight]
-    real = graph.call(row.name, operands, node, **{**vars(node.attrs), "out_dtype": "float32"})
+    as_float = graph.call(row.name, operands, node, **{**vars(node.attrs), "out_dtype": "float32"})
     for step, *bias in reversed(steps):
-        real = _behind_sum(graph, real, step, bias, scale, channel_axis)
-    return [real, data, weight, data_scale, data_zero, weight_zero]
+        as_float = _after_sum(graph, as_float, step, bias, scale, channel_axis)
+    return [as_float, data, weight, data_scale, data_zero, weight_zero]
 
 
-def _behind_sum(
-    graph: Graph, real: Node, step: Node, bias: list[np.ndarray], scale: np.ndarray, axis: int
+def _after_sum(
+    graph: Graph, as_float: Node, step: Node, bias: list[np.ndarray], scale: np.ndarray, axis: int
 ) -> Node:
-    """Do to float32 what a step does to the sums in int32 that stand for it.
+    """Apply to float32 values the op that the graph applies to their int32 accumulators.
 
     Parameters
     ----------
     graph : Graph
         The graph.
-    real : Node
+    as_float : Node
         The sums in float32.
     step : Node
         The addition of a bias, or a relu.
@@ -122,14 +122,14 @@ def _behind_sum(
         That axis.
     """
     if not bias:
-        return graph.call("nn.relu", [real], step)
+        return graph.call("nn.relu", [as_float], step)
     (values,), rank = bias, len(step.type.dims)
     if step.name == "nn.bias_add":
         bias_axis = step.attrs.axis % rank
         if scale.size == 1 or bias_axis == axis:
             summand = graph.constant(values * scale, "float32")
-            return graph.call("nn.bias_add", [real, summand], step, axis=bias_axis)
+            return graph.call("nn.bias_add", [as_float, summand], step, axis=bias_axis)
         values = along(values, bias_axis, rank)
     if scale.size > 1:
         scale = along(scale, axis, rank)
-    return graph.call("add", [real, graph.constant(values * scale, "float32")], step)
+    return graph.call("add", [as_float, graph.constant(values * scale, "float32")], step)

@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Finds the spatial positions that are read, where strided 1x1 convolutions skip some.
+"""Finds the spatial positions that strided 1x1 convolutions read.
 
 Where all that reads a tensor skips the same spatial positions, the convolution that computes it
 can skip them with strides of its own, and what is between them work on the smaller tensor. Each
@@ -63,12 +63,12 @@ class _Conv:
         self.is_pointwise = math.prod(window) == 1 and not any(ints(attrs.padding))
 
     def with_steps(self, steps: Steps) -> list[int]:
-        """Return the strides of a convolution of which only every so many outputs are read."""
+        """Return the strides of a convolution whose output is subsampled."""
         return [a * b for a, b in zip(self.strides, steps or [1] * len(self.strides))]
 
 
 class Subsample(NamedTuple):
-    """A pool whose windows are single elements: it reads every so many elements of an operand.
+    """A pool with a window of one element: it subsamples an operand.
 
     A slice with steps has no number for the end of an axis whose size is open, and oneDNN has none
     where the size is no multiple of the step. The average of one value is that value,
@@ -99,7 +99,7 @@ class Subsample(NamedTuple):
 
 
 class ReadPositions:
-    """Which elements of what is computed in a graph are read.
+    """The elements of each node that its users read.
 
     Parameters
     ----------
@@ -200,7 +200,7 @@ class ReadPositions:
         return all(is_same(dims[axis], result[axis]) for axis in axes)
 
     def _can_skip(self, node: Node, steps: dict[Node, tuple[int, ...]]) -> bool:
-        """Whether the elements can be left out where they are computed, not only afterwards."""
+        """Whether an op can skip the elements itself."""
         operands, own = node.operands, steps[node]
         if node in self.convs:
             # After a convolution in another layout a spatial axis may be the channels.
@@ -218,7 +218,7 @@ class ReadPositions:
         )
 
     def _subsample(self, node: Node, steps: tuple[int, ...]) -> Subsample | None:
-        """Leave elements out of a tensor of all; None where oneDNN cannot."""
+        """Subsample a tensor; None where oneDNN cannot."""
         is_dequantized = is_op(node, DEQUANTIZE) and is_per_tensor(node)
         letters = SPATIAL[5 - len(steps) :]
         op = f"{'max' if is_dequantized else 'avg'}_pool{len(letters)}d"
@@ -231,7 +231,7 @@ class ReadPositions:
         return None
 
     def strides(self) -> dict[Node, list[int]]:
-        """Return the strides of convolutions that get others."""
+        """Return the new strides of convolutions."""
         changed = {}
         for node, conv in self.convs.items():
             before = self.steps.get(node.operands[0], [1] * len(conv.strides))
@@ -241,7 +241,7 @@ class ReadPositions:
         return changed
 
     def subsamples(self) -> dict[Node, list[Subsample | None]]:
-        """Return what is read of each operand of elementwise ops; None for all of it."""
+        """Return the subsample of each operand of elementwise ops; None for the whole operand."""
         parts_of = {}
         for node in self.eltwise.intersection(self.steps):
             steps = self.steps[node]

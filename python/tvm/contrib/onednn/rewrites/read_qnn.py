@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Reads QNN ops, and what importers write for a dequantize, as float ops.
+"""Reads QNN ops, and importers' spellings of a dequantize, as float ops.
 
 A QNN op computes what the float op would of the dequantized operands; an
 integer q stands for scale * (q - zero_point). So there is one form for what quantizers and
@@ -47,12 +47,12 @@ Reading = list[Node]
 
 
 def read_qnn(graph: Graph, rules: Rules) -> None:
-    """Replace QNN ops by float ops, where oneDNN runs these."""
+    """Replace QNN ops with float ops where oneDNN runs these."""
     _read(graph, rules, READERS)
 
 
 def read_dequantize(graph: Graph, rules: Rules) -> None:
-    """Replace what importers write for a dequantize, before constants are folded into floats."""
+    """Replace importers' spellings of a dequantize. Must precede constant folding."""
     _read(graph, rules, {"subtract": _Reader.difference, "cast": _Reader.integer_product})
 
 
@@ -77,7 +77,7 @@ def _read(graph: Graph, rules: Rules, readers: Mapping[str, Callable]) -> None:
 
 
 def _is_accepted(new: Node, old: Node, rules: Rules) -> bool:
-    """Whether oneDNN runs all that was made, and it computes the type of what it replaces."""
+    """Whether oneDNN runs all new ops, and the result has the type of the replaced op."""
     for node in defined_in(new):
         # TVM computes a scalar, such as a zero point, for the op that has it as a parameter, and
         # casts a bias in int32.
@@ -92,7 +92,7 @@ def _is_accepted(new: Node, old: Node, rules: Rules) -> bool:
 
 
 class _Reader:
-    """Reads integer arithmetic of a graph as arithmetic of dequantized values.
+    """Reads integer arithmetic as arithmetic of dequantized values.
 
     Parameters
     ----------
@@ -135,10 +135,10 @@ class _Reader:
     ) -> Reading:
         data, scale, zero, out_scale, out_zero = node.operands
         axis = node.attrs.axis
-        real, *operands = self._dequantized(data, scale, zero, axis)
+        as_float, *operands = self._dequantized(data, scale, zero, axis)
         if bounds:
-            real = self._call("clip", real, a_min=bounds[0], a_max=bounds[1])
-        result = self._quantize(real, out_scale, out_zero, dtype, axis)
+            as_float = self._call("clip", as_float, a_min=bounds[0], a_max=bounds[1])
+        result = self._quantize(as_float, out_scale, out_zero, dtype, axis)
         return [result, *operands, out_scale, out_zero]
 
     def _clipped(self, clip: Node, dtype: str) -> Reading | None:
@@ -159,9 +159,9 @@ class _Reader:
 
     def _dequantized(self, data: Node, scale: Node, zero: Node, axis: int) -> Reading:
         """Read scale * (data - zero)."""
-        real = self._dequantized_sum(data, scale, zero, axis)
-        real = real or self._dequantized_mean(data, scale, zero)
-        return real or [self._dequantize(data, scale, zero, axis), data, scale, zero]
+        as_float = self._dequantized_sum(data, scale, zero, axis)
+        as_float = as_float or self._dequantized_mean(data, scale, zero)
+        return as_float or [self._dequantize(data, scale, zero, axis), data, scale, zero]
 
     def _dequantized_sum(self, data: Node, scale: Node, zero: Node, axis: int) -> Reading | None:
         scales, zeros = values_of(scale), values_of(zero)
@@ -179,8 +179,8 @@ class _Reader:
         data = self._bytes(node.operands[0])
         if data is None or not self._pads_with_zero(node, zero):
             return None
-        real = self._dequantize(data, scale, zero)
-        return [self._call(node.name, real, **vars(node.attrs)), data, scale, zero]
+        as_float = self._dequantize(data, scale, zero)
+        return [self._call(node.name, as_float, **vars(node.attrs)), data, scale, zero]
 
     @staticmethod
     def _pads_with_zero(pool: Node, zero: Node) -> bool:
@@ -216,8 +216,8 @@ class _Reader:
         if source is None or source.type.dtype != dtype:
             return None
         one, zero = self._constant(1.0, "float32"), self._constant(0, "int32")
-        real = self._call(pool.name, self._dequantize(source, one, zero), **vars(pool.attrs))
-        return [self._quantize(real, one, zero, dtype), source]
+        as_float = self._call(pool.name, self._dequantize(source, one, zero), **vars(pool.attrs))
+        return [self._quantize(as_float, one, zero, dtype), source]
 
     def difference(self, node: Node) -> Reading | None:
         """Read the cast of an 8-bit tensor to float32, less the cast of its zero points.
@@ -254,8 +254,8 @@ class _Reader:
             return None
         if weight.type.dtype != "float32" or data.operands[0].type.dtype not in EIGHT_BITS:
             return None
-        real = self._integers(values)
-        return real and [self._call(node.name, data, real, **vars(node.attrs)), data]
+        as_float = self._integers(values)
+        return as_float and [self._call(node.name, data, as_float, **vars(node.attrs)), data]
 
     def _integers(self, values: np.ndarray) -> Node | None:
         """Return the dequantize of a constant with these values, None if 8 bits do not hold it."""
@@ -281,25 +281,25 @@ class _Reader:
             for addend, bias in (product.operands, product.operands[::-1]):
                 reading = self._integer_product(addend)
                 if reading is not None:
-                    real, *inputs = reading
+                    as_float, *inputs = reading
                     bias_cast = self._call("cast", bias, dtype="float32")
-                    return [self._call("add", real, bias_cast), *inputs, bias]
+                    return [self._call("add", as_float, bias_cast), *inputs, bias]
         return self._integer_product(product)
 
     def _integer_product(self, product: Node) -> Reading | None:
         if not is_op(product, *_PRODUCTS) or product.type.dtype != "int32":
             return None
-        real, inputs = [], []
+        as_float, inputs = [], []
         for operand in product.operands:
             reading = self._dequantized_operand(operand)
             if reading is None:
                 return None
-            real.append(reading[0])
+            as_float.append(reading[0])
             inputs += reading[1:]
         attrs = dict(vars(product.attrs))
         if "out_dtype" in attrs:
             attrs["out_dtype"] = "float32"
-        return [self._call(product.name, *real, **attrs), *inputs]
+        return [self._call(product.name, *as_float, **attrs), *inputs]
 
     def _dequantized_operand(self, node: Node) -> Reading | None:
         """Read an 8-bit tensor that was cast to int32, less its zero point if it has one."""
@@ -317,8 +317,8 @@ class _Reader:
         data = self._bytes(node)
         if (node if data is None else data).is_constant and zero.is_constant:
             values = (node if data is None else data).value.astype("int32") - zero.value
-            real = self._integers(values) if values.size else None
-            return real and [real]
+            as_float = self._integers(values) if values.size else None
+            return as_float and [as_float]
         if data is None or zero.type.dtype != "int32" or zero.type.shape:
             return None
         return [self._dequantize(data, self._constant(1.0, "float32"), zero), data, zero]
@@ -332,8 +332,8 @@ class _Reader:
         lhs, rhs, left_scale, left_zero, right_scale, right_zero, scale, zero = node.operands
         left = self._dequantize(lhs, left_scale, left_zero, axes[0])
         right = self._dequantize(rhs, right_scale, right_zero, axes[1])
-        real = self._call(_BINARY[node.name], left, right)
-        return [self._quantize(real, scale, zero, dtype), *node.operands]
+        as_float = self._call(_BINARY[node.name], left, right)
+        return [self._quantize(as_float, scale, zero, dtype), *node.operands]
 
     def unary(self, node: Node) -> Reading | None:
         """Read a QNN op of one operand."""
@@ -344,16 +344,16 @@ class _Reader:
         # TVM brings integers to the scale and zero point of the result, and averages these.
         if not self._pads_with_zero(node, out_zero):
             return None
-        real = self._dequantize(data, scale, zero)
+        as_float = self._dequantize(data, scale, zero)
         if node.name == "qnn.hardswish":
             # What another rewrite makes one op of.
-            shifted = self._call("add", real, self._constant(3.0, "float32"))
+            shifted = self._call("add", as_float, self._constant(3.0, "float32"))
             clip = self._call("clip", shifted, a_min=0.0, a_max=6.0)
-            product = self._call("multiply", real, clip)
-            real = self._call("divide", product, self._constant(6.0, "float32"))
+            product = self._call("multiply", as_float, clip)
+            as_float = self._call("divide", product, self._constant(6.0, "float32"))
         else:
-            real = self._call(_UNARY[node.name], real, **vars(node.attrs))
-        return [self._quantize(real, out_scale, out_zero, dtype), *node.operands]
+            as_float = self._call(_UNARY[node.name], as_float, **vars(node.attrs))
+        return [self._quantize(as_float, out_scale, out_zero, dtype), *node.operands]
 
     def concatenated(self, node: Node) -> Reading | None:
         """Read qnn.concatenate of tensors that are given one by one."""
@@ -362,8 +362,8 @@ class _Reader:
         if dtype not in EIGHT_BITS or not all(each.kind == TUPLE for each in tuples):
             return None
         parts, scales, zeros = (each.operands for each in tuples)
-        real = [self._dequantize(*each) for each in zip(parts, scales, zeros)]
-        joined = self._graph.tuple(real, node)
+        as_float = [self._dequantize(*each) for each in zip(parts, scales, zeros)]
+        joined = self._graph.tuple(as_float, node)
         joined = self._call("concatenate", joined, axis=node.attrs.axis)
         result = self._quantize(joined, out_scale, out_zero, dtype)
         return [result, *parts, *scales, *zeros, out_scale, out_zero]

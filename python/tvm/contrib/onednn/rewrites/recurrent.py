@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Multiplies the inputs of all steps of a recurrent layer by their weights at once.
+"""Hoists the input matmuls of a recurrent layer's steps into one matmul.
 
 TVM's importers write `dense(concatenate(x_t, h_t), W)` for a step of an LSTM, and `dense(x_t, W)`
 for one of a GRU. No x_t waits for another step: one matmul of them all reads these weights once,
@@ -59,7 +59,7 @@ class _Step(NamedTuple):
 
 
 def hoist_input_products(graph: Graph, rules: Rules) -> None:
-    """Write the matmuls of the inputs of all steps of a recurrent layer as one."""
+    """Merge the input matmuls of all steps of a recurrent layer."""
     # By what is split into steps, and by the constants, of which importers make a copy a step.
     layers: dict[tuple, list[_Step]] = defaultdict(list)
     digests: dict[Node, bytes] = {}
@@ -89,7 +89,7 @@ def hoist_input_products(graph: Graph, rules: Rules) -> None:
 
 
 def _step_of(dense: Node) -> tuple[_Step | None, Node | None]:
-    """Return a matmul as a step, and the tensor that has the inputs of all steps."""
+    """Match a step, and the tensor that contains the inputs of all steps."""
     if not is_op(dense, "nn.dense") or not dense.operands[1].is_constant:
         return None, None
     data, weight = dense.operands
@@ -102,7 +102,7 @@ def _step_of(dense: Node) -> tuple[_Step | None, Node | None]:
 
 
 def _input_and_state(data: Node) -> tuple[Node, Node | None]:
-    """Return what of the data of a matmul is the input, and what the state."""
+    """Split the data of a matmul into input and state."""
     if is_op(data, "concatenate") and data.attrs.axis in (1, -1):
         fields = data.operands[0].operands
         if len(fields) == 2:
@@ -141,7 +141,7 @@ def _with_biases(dense: Node) -> tuple[list[Node], list[Node]]:
 
 
 class _Layer:
-    """Makes what the steps of a layer are replaced by, of constants that they share.
+    """Creates the replacement of a layer's steps.
 
     Parameters
     ----------
@@ -168,7 +168,7 @@ class _Layer:
         self._product: Node | None = None
 
     def step(self, step: _Step) -> Node:
-        """Return what is computed of the input of a step, and of its state."""
+        """Return the products of a step's input and of its state."""
         graph, like = self._graph, step.ops[-1]
         begin, end = step.index * self._rows, (step.index + 1) * self._rows
         bounds = dict(begin=[begin], end=[end], strides=[1], axes=[0], slice_mode="end")
@@ -179,7 +179,7 @@ class _Layer:
         return graph.call("add", [state, own], like)
 
     def _of_all(self) -> Node:
-        """Return the product of all inputs, the same one for all steps."""
+        """Return the product of all inputs, which the steps share."""
         if self._product is None:
             graph, source = self._graph, self._source
             newshape = [-1, self._width]

@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Reads recurrent layers that an importer has unrolled, and writes each as one op.
+"""Fuses recurrent layers that an importer has unrolled.
 
 Steps are chained by their states, and a layer is a run of steps that have the same weights and read
 consecutive positions of a sequence. What reads a step's state reads a position of the layer's
@@ -53,7 +53,7 @@ class _Position(NamedTuple):
 
 
 def read_recurrent_layers(graph: Graph, rules: Rules) -> None:
-    """Write each unrolled LSTM, GRU and RNN as one op."""
+    """Fuse each unrolled LSTM, GRU and RNN."""
     if all(rules.excludes(name) for name in GATES):
         return
     reader = _LayerReader(graph, rules)
@@ -188,7 +188,7 @@ class _LayerReader:
     def _call(
         self, layer: Layer, sequence: Hashable, arrays: list[np.ndarray], initial: Initial
     ) -> Node:
-        """Make the op of a layer."""
+        """Create the op of a layer."""
         graph, step = self._graph, layer.steps[-1]
         if sequence not in self._data:
             self._data[sequence] = sequence_of(graph, sequence, layer.steps[0].h)
@@ -234,7 +234,7 @@ class _LayerReader:
         return _Position(*unreversed(source if sequence is None else sequence, index))
 
     def _join(self, last: Layer, layer: Layer) -> None:
-        """Write two layers that read one sequence in opposite directions as one op."""
+        """Merge the two directions of a bidirectional layer."""
         if last.halves is not None or last.is_reverse == layer.is_reverse:
             return
         halves = (layer, last) if last.is_reverse else (last, layer)
@@ -265,7 +265,7 @@ def _length(sequence: Hashable) -> int | None:
 
 
 def _continues(signatures, places, begin: int, k: int) -> bool:
-    """Whether a step is of the layer that begins at another one."""
+    """Whether a step belongs to the layer that begins at another one."""
     here, last = places[k], places[k - 1]
     if here is None or last is None or signatures[k].key != signatures[begin].key:
         return False

@@ -52,12 +52,12 @@ class Initial(NamedTuple):
         return all(state is None or (state.is_constant and not state.value.any()) for state in self)
 
     def states(self, name: str) -> list[Node]:
-        """Return the states that a layer has."""
+        """Return the initial states of a layer."""
         return [self.h, self.c] if name == LSTM else [self.h]
 
 
 class FirstStep(NamedTuple):
-    """What the first step of a layer reads.
+    """The operands of a layer's first step.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ class _GateParts(NamedTuple):
 
 
 class Signature(NamedTuple):
-    """What all steps of a layer but the first one have in common, and the input of one.
+    """The properties that all steps but the first share, and the input of one.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ class Signature(NamedTuple):
 
 
 class Weights:
-    """Tells which constants are equal; importers make those of each step anew."""
+    """Compares constants by value, as importers duplicate them for each step."""
 
     def __init__(self):
         self._digests: dict[Node, bytes] = {}

@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Chooses the calls that compute in bfloat16 or float16, whichever IR they are in."""
+"""Chooses the calls that compute in bfloat16 or float16. IR-independent."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class ReducedCalls:
         self.wide = {call for call in self.inside if self._writes_float32(call)}
 
     def read(self, call: Node) -> list[Node]:
-        """Return the tensors that a call reads, but for those that remain in float32."""
+        """Return the operands of a call that are not kept in float32."""
         read = call.operands[: self.typed_operands(call)]
         return [v for k in read for v in (k.operands if k.kind == TUPLE else [k])]
 
@@ -102,21 +102,21 @@ class ReducedCalls:
         return spec.typed_operands if spec is not None else None
 
     def results(self, call: Node) -> list[Node]:
-        """Return the tensors that a call computes, as far as they are used."""
+        """Return the results of a call that are used."""
         users = call.users
         return users if users and all(user.kind == FIELD for user in users) else [call]
 
     def producer(self, value: Node) -> Node:
-        """Return what computes a tensor."""
+        """Return the producer of a tensor."""
         return value.operands[0] if value.kind == FIELD else value
 
     def readers(self, value: Node) -> list[Node]:
-        """Return what reads a tensor."""
+        """Return the users of a tensor."""
         readers = [u for k in value.users for u in (k.users if k.kind == TUPLE else [k])]
         return [u for u in readers if self.typed_operands(u) is None or value in self.read(u)]
 
     def _grow(self) -> None:
-        """Take in what computes much, and all that may be and hangs together with it."""
+        """Start with compute-intensive calls, and add connected calls that support the type."""
         stack = [node for node in self.graph.nodes if self.rules.is_heavy(node.name)]
         seen = set(stack)
         while stack:
@@ -130,7 +130,7 @@ class ReducedCalls:
             seen.update(below, above)
 
     def _may_be_inside(self, call: Node) -> bool:
-        """Whether oneDNN runs a call of float32 whose numbers the other type can hold."""
+        """Whether oneDNN runs a float32 call and the reduced type can represent its constants."""
         dtype = self.rules.options.precision
         spec = self.rules.ops.get(call.name) if call.is_call else None
         if spec is None or spec.name == "cast" or (spec.grows and dtype == "float16"):
@@ -174,7 +174,7 @@ class ReducedCalls:
         return spec is not None and spec.normalizes
 
     def _readers_of_views(self, value: Node) -> list[Node]:
-        """Return what reads a tensor, or a view of it."""
+        """Return the users of a tensor and of its views."""
         readers, stack = [], [value]
         while stack:
             for reader in self.readers(stack.pop()):
@@ -183,7 +183,7 @@ class ReducedCalls:
         return readers
 
     def _trim(self) -> None:
-        """Leave out what costs no more casts outside."""
+        """Remove calls whose removal needs no additional casts."""
         order = [node for node in self.graph.nodes if node in self.inside]
         order = [call for call in order if not self.multiplies(call)]
         before = None
@@ -199,7 +199,7 @@ class ReducedCalls:
                         self.inside.add(call)
 
     def _reads_cache(self, call: Node) -> bool:
-        """Whether an op that computes in float32 would read a copy of a cache that is in float32.
+        """Whether a call would read a float32 cache through a cast.
 
         Of an attention, that are keys and values of earlier positions.
         """

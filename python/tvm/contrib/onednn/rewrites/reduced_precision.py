@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Computes in bfloat16 or float16 what `ReducedCalls` chooses.
+"""Lowers the calls that `ReducedCalls` chooses to bfloat16 or float16.
 
 The other calls read and write float32 as before. A softmax or a normalization may be among the
 reduced ones: oneDNN computes these in float32 inside, whatever the type of their operands is.
@@ -30,7 +30,7 @@ from .reduced_calls import KEPT, ReducedCalls
 
 
 def reduce_precision(graph: Graph, rules: Rules) -> None:
-    """Let what oneDNN runs compute in the type that the options name."""
+    """Lower to the precision that the options name."""
     choice = ReducedCalls(graph, rules)
     casts = _Casts(graph, choice)
     for node in graph.nodes:
@@ -39,7 +39,7 @@ def reduce_precision(graph: Graph, rules: Rules) -> None:
 
 
 class _Casts:
-    """Makes the reduced calls, and the casts where types meet."""
+    """Creates the reduced calls, and casts at their boundaries."""
 
     def __init__(self, graph: Graph, choice: ReducedCalls):
         self._graph, self._choice = graph, choice
@@ -48,7 +48,7 @@ class _Casts:
         self._reduced: dict[tuple[Node, int], Node] = {}
 
     def write(self, node: Node) -> None:
-        """Let a reduced call take the place of one, and a cast that of its result for others."""
+        """Replace a call with a reduced one, and its result for other users with a cast."""
         graph = self._graph
         operands, count = list(node.operands), self._choice.typed_operands(node)
         operands[:count] = [self._in_reduced(operand, node.scope) for operand in operands[:count]]
@@ -97,5 +97,5 @@ class _Casts:
         return self._reduced[node, scope]
 
     def _source(self, node: Node, scope: int) -> Node:
-        """Return what is there in the reduced type of what a cast made float32 again."""
+        """Return the reduced tensor that a cast back to float32 reads."""
         return node.like if node.name == "cast" and (node.like, scope) in self._reduced else node

@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Finds the factors and summands of channels that fold into the convolution or matmul before."""
+"""Matches per-channel scales and shifts that fold into the preceding convolution or matmul."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ FACTORS = ("multiply", "divide", "negative")
 
 
 class Affine(NamedTuple):
-    """The factor and the summand of each channel that a batch_norm applies at inference.
+    """The per-channel scale and shift that a batch_norm applies at inference.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ class Affine(NamedTuple):
 
 
 def affine_of(node: Node, rules: Rules) -> Affine | None:
-    """Return what a node does if it is a batch_norm of constants."""
+    """Match a batch_norm with constant parameters."""
     if not is_op(node, "nn.batch_norm") or rules.excludes(node.name):
         return None
     statistics = node.operands[1:]
@@ -103,7 +103,7 @@ class ScaleWalk:
         self._has_batch_norm = False
 
     def matches(self) -> Iterator[Folded]:
-        """Yield what can be folded, one op more each time."""
+        """Yield the foldable chains, each longer by one op."""
         while self._step():
             if not (self.scale == 1.0).all():
                 yield self._folded()
@@ -119,7 +119,7 @@ class ScaleWalk:
         return Folded(list(self.ops), weight, bias, [op for op in self.ops[1:] if op is not added])
 
     def _step(self) -> bool:
-        """Follow the only user; return whether it was one to fold."""
+        """Advance to the only user; return whether it can be folded."""
         user = only_user(self.ops[-1])
         if user is None or user.scope != self.ops[0].scope:
             return False

@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Removes what computes nothing, and brings ops into the form that oneDNN has code for."""
+"""Removes no-ops and canonicalizes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _SOFTMAX = ("nn.fast_softmax", "nn.log_softmax", "nn.softmax")
 
 
 def simplify(graph: Graph, rules: Rules) -> list[Node]:
-    """Rewrite each call that is simpler in another form.
+    """Remove no-ops and canonicalize each call.
 
     Returns
     -------
@@ -91,7 +91,7 @@ def _broadcast_itself(graph: Graph, rules: Rules, node: Node) -> list[Node]:
 
 
 def canonicalize_dense_weights(graph: Graph, rules: Rules) -> None:
-    """Read a matmul by a constant matrix as a dense, for which oneDNN has more kernels."""
+    """Replace a matmul by a constant matrix with a dense, for which oneDNN has more kernels."""
     if rules.excludes("nn.dense"):
         return
     # The steps of a recurrent layer multiply by the same weight.
@@ -182,7 +182,7 @@ def _copied(graph: Graph, rules: Rules, node: Node) -> Node | None:
 
 
 def _concatenated(graph: Graph, rules: Rules, node: Node) -> Node | None:
-    """Leave out the empty parts of a concatenation: importers slice a part of size zero."""
+    """Remove empty operands of a concatenation, which importers slice off."""
     parts = node.operands[0]
     if not node.is_call or parts.kind != TUPLE or rules.excludes(node.name):
         return None
@@ -195,19 +195,19 @@ def _concatenated(graph: Graph, rules: Rules, node: Node) -> Node | None:
 
 
 def _of_one(node: Node, data: Node) -> Node | None:
-    """Return the only tensor of a concatenation: tracers of caches write such."""
+    """Remove a concatenation of one tensor, as tracers of caches write it."""
     return data if _is_same_type(data, node) and not _is_returned(node) else None
 
 
 def _is_returned(node: Node) -> bool:
-    """Whether a value may leave the function, for which it needs a buffer of its own."""
+    """Whether a value may be a result of the function, which needs its own buffer."""
     return not node.users or any(
         user.kind == NATIVE or (user.kind == TUPLE and _is_returned(user)) for user in node.users
     )
 
 
 def _matmul(graph: Graph, rules: Rules, node: Node) -> Node | None:
-    """Multiply by a matrix once that was written for each of the batch."""
+    """Multiply by a constant matrix without broadcasting it over the batch."""
     data, many = node.operands
     if not node.is_call or many.name != "broadcast_to":
         return None
@@ -232,7 +232,7 @@ def _clip(graph: Graph, rules: Rules, node: Node) -> Node | None:
 
 
 def _leaky_relu(graph: Graph, rules: Rules, node: Node) -> Node | None:
-    """Read a slope that is known, and one for all, as that of a leaky relu."""
+    """Replace a prelu of one constant slope with a leaky relu."""
     data, slopes = node.operands
     if not node.is_call or not slopes.is_constant or slopes.type.shape != (1,):
         return None
@@ -271,7 +271,7 @@ def _largest(graph: Graph, rules: Rules, node: Node) -> Node | None:
 
 
 def _of_images(graph: Graph, rules: Rules, node: Node) -> Node | None:
-    """Read what reduces each image as a global pool: that has 8-bit code."""
+    """Replace a reduction over both spatial axes with a global pool, which supports int8."""
     name = {"mean": "nn.global_avg_pool2d", "max": "nn.global_max_pool2d"}[node.name]
     attrs = node.attrs
     if not node.is_call or len(node.args[0].dims) != 4 or not attrs.keepdims or not attrs.axis:
@@ -282,7 +282,7 @@ def _of_images(graph: Graph, rules: Rules, node: Node) -> Node | None:
 
 
 def _window_within(graph: Graph, rules: Rules, node: Node) -> Node | None:
-    """Shorten a window that is larger than the data, along axes where it is the only one.
+    """Clamp a pooling window to the data along axes with a single window.
 
     With `ceil_mode`, importers write such. TVM goes through the elements outside of the data, too.
     """

@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Fuses what exporters write after a softmax for rows without a finite score.
+"""Fuses the guards that exporters write after a softmax for rows without a finite score.
 
 Such a row of a softmax is NaN. A guard makes it zero, in one of two forms:
 
@@ -42,7 +42,7 @@ NAN_SAFE, MASKED = "dnnl.nan_safe_softmax", "dnnl.masked_softmax"
 
 
 def fuse_softmax_guards(graph: Graph, rules: Rules) -> None:
-    """Let one op take the place of a softmax along the last axis and its guard."""
+    """Fuse each softmax along the last axis with its guard."""
     for node in graph.nodes:
         guard = _guard_of(node) if is_named(node, "where") else None
         if guard is None:
@@ -61,7 +61,7 @@ def fuse_softmax_guards(graph: Graph, rules: Rules) -> None:
 
 
 def _guard_of(node: Node) -> tuple[str, Node] | None:
-    """Return what a selection fuses to, and the softmax that it guards; None if it guards none."""
+    """Match a guard; return the name of the fused op and the softmax."""
     if len(node.operands) != 3:
         return None
     condition, zero, softmax = node.operands
@@ -76,7 +76,7 @@ def _guard_of(node: Node) -> tuple[str, Node] | None:
 
 
 def filled_value(node: Node) -> float | None:
-    """Return the number that all elements of a tensor are; None if they are not known to be one."""
+    """Return the value of all elements of a tensor; None if unknown."""
     name = node.name.removeprefix("relax.") if node.kind == CALL else None
     if name in ("zeros", "zeros_like"):
         return 0.0
@@ -103,7 +103,7 @@ def _is_masked(condition: Node, scores: Node) -> bool:
 
 
 def _any_of_rows(node: Node) -> Node | None:
-    """Return the truths of which a node tells whether one of a row is true."""
+    """Return the operand of an `any` over rows."""
     if is_named(node, "any"):
         return node.operands[0] if _is_of_rows(node) else None
     # TVM's maximum does not support truths, so its importer of PyTorch casts them to int8.

@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Makes reshapes and slices static that are written as dynamic, as far as they say what they do.
+"""Makes dynamic reshapes and slices static where their shapes and bounds can be inferred.
 
 Importers write a reshape of open dimensions as `dyn.reshape` to a shape that is read off a tensor,
 taken apart and put together. Where each of its elements is a number or an open dimension that is
@@ -49,7 +49,7 @@ _DYNAMIC = ("dyn.reshape", "dyn.broadcast_to", "dyn.strided_slice")
 
 
 def static_reshape(graph: Graph, rules: Rules) -> list[Node]:
-    """Write dynamic reshapes and slices with attributes, leave out broadcasts to the same shape.
+    """Replace dynamic reshapes and slices with static ones; remove broadcasts to the same shape.
 
     Returns
     -------

@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Writes convolutions in 8 bits whose weight needs a zero point as others, see `offset_weights`."""
+"""Rewrites int8 convolutions whose weight has a zero point, see `offset_weights`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from .offset_weights import OffsetConv, matrix_of, names_with_weight, offset_con
 
 
 def without_weight_zero_points(graph: Graph, rules: Rules) -> None:
-    """Write such convolutions as sums of two, or as a matmul of the channels."""
+    """Write each as a sum of two convolutions, or as a matmul over the channels."""
     names = names_with_weight(rules)
     calls = (node for node in graph.nodes if is_op(node, *names))
     calls = [node for node in calls if rules.refusal(node) is None]
@@ -43,7 +43,7 @@ def without_weight_zero_points(graph: Graph, rules: Rules) -> None:
 
 
 def _dense(graph: Graph, each: OffsetConv) -> Node:
-    """Multiply the channels, which are the last, by a matrix."""
+    """Multiply the channels (the last axis) by a matrix."""
     conv, weight = each.conv, each.weight
     matrix = graph.constant(matrix_of(conv, weight))
     attrs = {**vars(weight.attrs), "axis": -1}
@@ -58,12 +58,12 @@ def _sum_of_two(graph: Graph, each: OffsetConv) -> Node:
 
     def term(values: np.ndarray, scale: np.float32) -> Node:
         parameters = [graph.constant(np.array(scale)), graph.constant(np.array(0, "int32"))]
-        real = graph.call(
+        dequantized = graph.call(
             DEQUANTIZE, [graph.constant(values), *parameters], weight, **vars(weight.attrs)
         )
         channels = {"channels": values.shape[conv.attrs.kernel_layout.index("O")]}
         changes = channels if getattr(conv.attrs, "channels", None) is not None else {}
-        return graph.with_attrs(conv, [data, real], **changes)
+        return graph.with_attrs(conv, [data, dequantized], **changes)
 
     first, sums = (term(*each) for each in terms_of(conv, weight))
     if each.bias is not None:
