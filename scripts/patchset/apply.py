@@ -2,9 +2,9 @@
 """Brings the patch set into a TVM source tree, and takes it out again.
 
 It copies the overlay, removes what patches/remove.list names and applies patches/series with zero
-fuzz. All of it happens or nothing; a run that was killed is undone by the next one. The tree keeps
-the originals, so --reverse gives back the same bytes. Files that are neither TVM's nor ours, or
-that you changed, are never overwritten.
+fuzz. Nothing is changed if a file or patch does not fit. The tree keeps the originals, so --reverse
+gives back the same bytes, also after a run that was killed, which the next one finishes. Files that
+are neither TVM's nor ours, or that you changed, are never overwritten.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from scripts import options
 from scripts.errors import SetupError
 from scripts.patchset.patch_set import Patch, PatchError, PatchSet
-from scripts.patchset.tree import ABSENT, FORMAT, STATE_DIR, State, Tree, file_state, parents
+from scripts.patchset.tree import ABSENT, STATE_DIR, State, Tree, file_state, parents
 
 _NEXT_STEPS = """\
 next: in that tree's build folder, add to config.cmake
@@ -28,6 +28,7 @@ undo: ./dev.py apply --tvm %s --reverse"""
 
 _MANIFEST = STATE_DIR + "/manifest.json"
 _GITIGNORE = STATE_DIR + "/.gitignore"
+_FORMAT = 2
 
 
 @dataclass
@@ -61,26 +62,34 @@ class Plan:
         return actions
 
     def commit(self) -> None:
-        """Change the tree; the manifest tells the next run what to take back."""
+        """Change the tree. First a manifest tells the next run what each file was, and will be."""
         changes = {path: self.after(path) for path in self.originals}
-        missing = self.tree.missing_dirs(path for path in changes if changes[path] != ABSENT)
+        changes[_GITIGNORE] = file_state(b"*\n") if self.wanted else ABSENT
+        changes = {path: new for path, new in changes.items() if self.tree.read(path) != new}
+        self.made_dirs += self.tree.missing_dirs(p for p in changes if changes[p] != ABSENT)
+        if changes:
+            # What is removed makes room for folders of the same name.
+            ordered = sorted(changes, key=lambda path: changes[path] != ABSENT)
+            was = {path: self.tree.read(path).key for path in self.originals}
+            first = {_MANIFEST: self._manifest(self.originals, was)}
+            self.tree.write(first | {path: changes[path] for path in ordered})
+        self.tree.remove_empty(self.made_dirs)
+        self.tree.write({_MANIFEST: self._manifest(self.wanted)})
+
+    def _manifest(self, paths, was=None):
+        """Return the file that has the originals; `was` are the keys that files had before."""
         files = {
             path: {
                 "before": _encode(self.originals[path]),
-                "after": state.key,
+                "after": self.after(path).key,
                 "patches": [patch.text for patch in self.patches if patch.path == path],
+                **({"was": was[path]} if was else {}),
             }
-            for path, state in self.wanted.items()
+            for path in paths
         }
-        manifest = {
-            "format": FORMAT,
-            "made_dirs": sorted({*missing, *self.made_dirs}),
-            "files": files,
-        }
-        text = json.dumps(manifest, indent=1).encode()
-        changes[_MANIFEST] = file_state(text) if files else ABSENT
-        changes[_GITIGNORE] = file_state(b"*\n") if files else ABSENT
-        self.tree.commit(changes, self.made_dirs)
+        folders = sorted({*self.made_dirs} - {STATE_DIR})
+        record = {"format": _FORMAT, "made_dirs": folders, "files": files}
+        return file_state(json.dumps(record, indent=1).encode()) if files else ABSENT
 
 
 def _encode(state):
@@ -96,8 +105,7 @@ def make_plan(tree: Tree, patch_set: PatchSet, link=False, reverse=False) -> Pla
 
     An error names all files that are not TVM's or were changed, and the patches that do not fit.
     """
-    manifest = tree.read(_MANIFEST)
-    record = tree.load(manifest) if manifest != ABSENT else {"files": {}, "made_dirs": []}
+    record = _read_manifest(tree)
     plan = Plan(tree, {}, record["made_dirs"])
     changed = _read_originals(plan, record["files"])
     problems = [] if reverse else _read_patch_set(plan, patch_set, link)
@@ -115,6 +123,19 @@ def make_plan(tree: Tree, patch_set: PatchSet, link=False, reverse=False) -> Pla
     return plan
 
 
+def _read_manifest(tree):
+    manifest = tree.read(_MANIFEST)
+    if manifest == ABSENT:
+        return {"files": {}, "made_dirs": []}
+    record = json.loads(manifest.data)
+    if record["format"] != _FORMAT:
+        raise SetupError(
+            f"{tree.root / STATE_DIR} has the unknown format {record['format']}",
+            "another version of this project wrote it: run the command with that version.",
+        )
+    return record
+
+
 def _read_originals(plan, files):
     """Fill in the originals of an earlier run; return the paths that were edited since.
 
@@ -123,7 +144,7 @@ def _read_originals(plan, files):
     changed = []
     for path, entry in files.items():
         original, now = _decode(*entry["before"]), plan.tree.read(path)
-        if now.key not in (ABSENT.key, entry["after"], original.key):
+        if now.key not in (ABSENT.key, entry["after"], entry.get("was"), original.key):
             data = now.data
             try:
                 for text in reversed(entry["patches"]):
@@ -187,17 +208,11 @@ def main(args, patch_set=None) -> int:
             raise
         raise SetupError(
             f"{error.strerror or error}: {error.filename or tree.root}",
-            "see to the file or folder, and run this again; it first undoes what this run could"
-            " not.",
+            "see to the file or folder, and run this again; it goes on from here.",
         ) from error
 
 
 def _run(args, tree, patch_set):
-    if tree.interrupted():
-        done = "would undo" if args.dry_run else "undid"
-        print(f"an earlier run was interrupted; {done} it first")
-    if not args.dry_run:
-        tree.recover()
     plan = make_plan(tree, patch_set, args.link, args.reverse)
     pending = plan.pending()
     if args.dry_run:
