@@ -3,7 +3,6 @@
 
 import contextlib
 import os
-import re
 import shlex
 import signal
 import subprocess
@@ -12,29 +11,6 @@ from scripts.errors import SetupError
 from scripts.setup.lock import held
 
 TAIL_LINES = 25
-
-_NETWORK = (
-    "NewConnectionError",
-    "Failed to establish a new connection",
-    "Temporary failure in name resolution",
-    "Name or service not known",
-    "ConnectTimeoutError",
-    "ReadTimeoutError",
-    "Read timed out",
-    "ProxyError",
-    "Connection refused",
-    "Network is unreachable",
-    "SSLError",
-    "CERTIFICATE_VERIFY_FAILED",
-)
-
-MIRROR_HINT = (
-    "check the network and run the same command again, it goes on from here. "
-    "After a proxy set HTTPS_PROXY. With a mirror of the Python package index set "
-    "PIP_INDEX_URL=<its address>; with a folder of wheels set PIP_NO_INDEX=1 and "
-    "PIP_FIND_LINKS=<the folder>."
-)
-
 
 # Settings of the user's own Python and pip that would lead an installation elsewhere.
 _STRAY = ("PYTHONHOME", "PYTHONPATH", "PIP_USER", "PIP_TARGET", "PIP_PREFIX", "PIP_ROOT")
@@ -57,37 +33,15 @@ def tail(text, lines=TAIL_LINES):
 
 
 def explain_pip_failure(output, command, log):
-    """Return the SetupError for pip's output, with a remedy; `log` has the whole of it."""
-    details = tail(output)
-    where = f"the whole log is {log}"
-    if "No space left on device" in output:
-        return SetupError(
-            "the disk is full: pip could not write the packages",
-            "free some space (set-up needs about 3 GB) and run the same command again.",
-            details,
-        )
-    if any(mark in output for mark in _NETWORK):
-        return SetupError(
-            "pip could not connect to the package index", f"{MIRROR_HINT} {where}", details
-        )
-    if "DO NOT MATCH THE HASHES" in output:
-        return SetupError(
-            "a downloaded package is not the one that was pinned (its hash differs)",
-            "look at the mirror or proxy that served it, remove build/wheels and run again; "
-            f"{where}",
-            details,
-        )
-    missing = re.search(r"No matching distribution found for (\S+)", output)
-    if missing:
-        # pip says the same when no index answers and it may not retry.
-        silent = "from versions: none" in output
-        return SetupError(
-            f"the package index has no {missing.group(1)} for this Python and platform"
-            + (", or it cannot be reached" if silent else ""),
-            f"if a mirror is set, it may lack the package; else {MIRROR_HINT} {where}",
-            details,
-        )
-    return SetupError(f"`{shlex.join(command)}` failed", where, details)
+    """Return the SetupError for pip's output, which says what is wrong; `log` has all of it."""
+    return SetupError(
+        f"`{shlex.join(command[:5])} ...` failed",
+        "after what pip says above, run the same command again: it goes on from here. After a "
+        "proxy set HTTPS_PROXY. With a mirror of the Python package index set PIP_INDEX_URL=<its "
+        "address>; with a folder of wheels set PIP_NO_INDEX=1 and PIP_FIND_LINKS=<the folder>. "
+        f"Set-up needs about 3 GB. The whole log is {log}",
+        tail(output),
+    )
 
 
 @contextlib.contextmanager

@@ -89,8 +89,9 @@ def _lock(descriptor, how, console, what):
         return
     except BlockingIOError:
         holders = _holders(descriptor)
-    # Itself: it has the lock from one that it was started in, which has ended since.
-    if holders & {os.getpid(), *_ancestors()}:
+    # `./dev.py exec` sets the variable: what it has started holds the lock.
+    file = Path(os.readlink(f"/proc/self/fd/{descriptor}"))
+    if file.name == ".in-use" and file.parent in Path(os.environ.get("VIRTUAL_ENV", "")).parents:
         raise SetupError(
             "this command would replace the environment that it was started in",
             "leave the shell or program that `./dev.py exec` has started, and run it outside.",
@@ -114,19 +115,6 @@ def _holders(descriptor):
             if any(lock.search(one.read_text()) for one in place.glob("fdinfo/*")):
                 numbers.add(int(place.name))
     return numbers
-
-
-def _ancestors():
-    """Return the numbers of the processes that this one was started by."""
-    numbers = []
-    number = os.getppid()
-    with contextlib.suppress(OSError):
-        while number:
-            numbers.append(number)
-            # After the name in brackets, which may hold anything: state, parent.
-            status = Path(f"/proc/{number}/stat").read_text(encoding="utf-8", errors="replace")
-            number = int(status.rpartition(")")[2].split()[1])
-    return set(numbers)
 
 
 def _command(process):

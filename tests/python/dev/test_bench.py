@@ -240,14 +240,6 @@ def test_bench_measures_what_a_runtime_can_run(monkeypatch):
     peers._expected.cache_clear()
 
 
-def test_bench_names_the_precisions():
-    parser = argparse.ArgumentParser()
-    bench.add_arguments(parser)
-    assert parser.parse_args([]).precision is None
-    assert parser.parse_args(["--precision", "int8,float32"]).precision == ["float32", "int8"]
-    assert set(bench.PRECISIONS) < set(options.PRECISIONS)
-
-
 def test_bench_measures_a_file_of_the_user(own_model, capsys):
     workload = peers.own_workload(own_model, [("x", (3, 8))])
     assert workload.title == "rec-own.onnx"

@@ -4,7 +4,6 @@
 import argparse
 import shutil
 import types
-from pathlib import Path
 
 import pytest
 from dnnl_tests.models import workloads
@@ -89,18 +88,6 @@ def test_the_table_of_models_of_packages_goes_into_the_docs(tmp_path):
     assert packages.PATH.read_text().count(packages.MARKS[0]) == 1
 
 
-def test_shapes_of_models_of_packages():
-    def shapes(text):
-        return packages.shapes_of(Path(text))
-
-    assert shapes("openwakeword/openwakeword/resources/models/silero_vad.onnx")["h"] == (2, 1, 64)
-    assert "h" not in shapes("silero-vad/silero_vad/data/silero_vad.onnx")
-    assert shapes("speechmos/dnsmos_models/sig.onnx") != shapes("speechmos/a/sig_bak_ovr.onnx")
-    assert shapes("timer.onnx") == {}
-    path = Path("speechmos/speechmos/dnsmos_models/sig.onnx")
-    assert packages.named(path) == "speechmos: dnsmos_models/sig"
-
-
 def test_every_model_of_the_tables_has_a_task():
     page = packages.PATH.read_text(encoding="utf-8")
     relay, relax = (tasks.read(page, marks) for marks in (packages.MARKS, packages.RELAX_MARKS))
@@ -113,16 +100,3 @@ def test_the_page_by_task_is_up_to_date():
     page = packages.PATH.read_text(encoding="utf-8")
     written = tasks.PATH.read_text(encoding="utf-8")
     assert tasks.markdown(page).join(tasks.MARKS) in written
-
-
-def test_first_answers_are_in_the_table_by_task():
-    cells = [9, 8, 1, "1.0e-07", "1.50", "3.00", "-", "", "120", "0.50", "900", "2.00"]
-    header = [title for title in packages.HEADER if "work" not in title]
-    page = packages.PATH.read_text(encoding="utf-8")
-    names = tasks.read(page, packages.RELAX_MARKS)
-    relax = packages.markdown([(name, cells) for name in names], header, packages.FIRST)
-    before, begin, rest = page.partition(packages.RELAX_MARKS[0])
-    _, end, after = rest.partition(packages.RELAX_MARKS[1])
-    first_row = tasks.markdown(before + begin + relax + end + after).splitlines()[2]
-    ends = " | yes | yes | 8 of 9 | 1 | 1.0e-07 | 0.50 | - | 120 | 0.50 | 900 | 2.00 |"
-    assert first_row.startswith("| text detection | ") and first_row.endswith(ends)

@@ -76,12 +76,6 @@ def test_text_without_glyphs_is_refused_with_the_remedy():
     assert "--image" in said(error)
 
 
-def test_wide_lines_get_a_wider_recogniser_up_to_a_limit():
-    assert text_line.draw("Hello").width() == ocr.REC_WIDTH
-    assert ocr.REC_WIDTH < text_line.draw("Hello " * 8).width() < text_line.MOST
-    assert text_line.draw("Hello " * 80).width() == text_line.MOST
-
-
 def test_decoding_joins_runs_and_drops_blanks():
     classes = ["", "a", "b", " "]
     steps = [1, 1, 0, 1, 2, 2, 0, 0, 3, 2]
@@ -112,10 +106,6 @@ def test_wrong_options_are_explained(argv, words, capsys):
         cli.parse(["demo", *argv])
     assert stop.value.code == 2
     assert words in capsys.readouterr().err
-
-
-def test_models_keep_the_order_in_which_they_depend():
-    assert cli.parse(["demo", "--models", "rec,cls"]).models == ["cls", "rec"]
 
 
 def test_difference_is_relative_to_the_largest_and_sees_nan():

@@ -31,41 +31,11 @@ def program(path, text):
     return path
 
 
-@pytest.mark.parametrize(
-    "output, problem, remedy",
-    [
-        (
-            "NewConnectionError: ... Errno 111 Connection refused",
-            "could not connect",
-            "PIP_INDEX_URL",
-        ),
-        ("Temporary failure in name resolution", "could not connect", "check the network"),
-        ("SSLError(CERTIFICATE_VERIFY_FAILED)", "could not connect", "mirror"),
-        ("[Errno 28] No space left on device", "disk is full", "free some space"),
-        ("THESE PACKAGES DO NOT MATCH THE HASHES FROM", "hash differs", "mirror or proxy"),
-        ("ERROR: No matching distribution found for numpy==1.26.4", "no numpy==1.26.4", "mirror"),
-        (
-            "(from versions: none)\nERROR: No matching distribution found for x",
-            "reached",
-            "network",
-        ),
-        ("Segmentation fault", "`pip x` failed", "the whole log is"),
-    ],
-)
-def test_pip_failures_are_explained(output, problem, remedy):
-    before = "\n".join(f"line {i}" for i in range(100))
-    error = explain_pip_failure(f"{before}\n{output}\n", ["pip", "x"], Path("pip.log"))
-    assert problem in error.problem
-    assert remedy in error.remedy
-    if "disk" not in problem:
-        assert output in error.details
-    assert "line 5\n" not in error.details, "only the end of the log is shown"
-
-
-def test_without_network_the_connection_is_the_reason_not_the_missing_package():
-    output = "Failed to establish a new connection\nERROR: No matching distribution found for x"
-    error = explain_pip_failure(output, ["pip"], Path("pip.log"))
-    assert "could not connect" in error.problem
+def test_a_failure_of_pip_is_shown_with_a_remedy():
+    output = "\n".join(f"line {i}" for i in range(100)) + "\nTemporary failure in name resolution"
+    error = explain_pip_failure(output, ["pip", "x"], Path("pip.log"))
+    assert "Temporary failure" in error.details and "line 5\n" not in error.details
+    assert "PIP_INDEX_URL=" in error.remedy and "the whole log is pip.log" in error.remedy.lower()
 
 
 def test_a_compiler_error_is_shown_rather_than_the_end_of_the_log():
@@ -228,7 +198,7 @@ def test_a_package_needs_its_hash(tmp_path, monkeypatch):
     with pytest.raises(SetupError) as caught:
         install("small==1.0")
     assert "Hashes are required" in caught.value.details
-    with pytest.raises(SetupError, match="not the one that was pinned"):
+    with pytest.raises(SetupError, match="DO NOT MATCH THE HASHES"):
         install(f"small==1.0 --hash=sha256:{'0' * 64}")
     assert not list(tmp_path.glob("build/venv/lib/*/site-packages/small*"))
     install(f"small==1.0 --hash=sha256:{right}")
@@ -245,7 +215,7 @@ def test_set_up_without_network(checkout):
         PIP_NO_CACHE_DIR="1",
     )
     assert code == 1
-    assert "error: pip could not connect to the package index" in output
+    assert "Failed to establish a new connection" in output
     assert "PIP_INDEX_URL=" in output and "pip-packages.log" in output
 
 

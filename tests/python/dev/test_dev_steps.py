@@ -5,7 +5,6 @@ import argparse
 import io
 import os
 import re
-import shutil
 import sys
 import time
 
@@ -13,7 +12,7 @@ import pytest
 
 from scripts.console import Console
 from scripts.errors import SetupError
-from scripts.files import Stamp, digest, is_source
+from scripts.files import Stamp
 from scripts.layout import Layout, PluginLayout
 from scripts.runner import Runner
 from scripts.setup import environment, machine, steps, tree, wheels
@@ -39,35 +38,6 @@ class Recorder(Runner):
             layout.bin.mkdir(parents=True)
             layout.python.symlink_to(sys.executable)
         return ""
-
-
-def test_digest_follows_values_and_contents(tmp_path):
-    source = tmp_path / "a.cc"
-    source.write_text("1")
-    first = digest("x", source)
-    assert digest("x", source) == first
-    assert digest("y", source) != first
-    source.write_text("2")
-    assert digest("x", source) != first
-    assert digest("ab", "c") != digest("a", "bc")
-    assert digest(tmp_path / "none") != digest(source)
-
-
-def test_what_programs_leave_is_no_source(tmp_path):
-    (tmp_path / "__pycache__").mkdir()
-    left = ["__pycache__/a.pyc", "__pycache__/b.py", ".a.py.swp", "a.py~"]
-    for name in ("a.py", *left):
-        (tmp_path / name).write_bytes(b"x")
-    assert is_source(tmp_path / "a.py")
-    assert not any(is_source(tmp_path / name) for name in left)
-
-
-def test_a_stamp_matches_its_key_only(tmp_path):
-    stamp = Stamp(tmp_path / "product/.stamp")
-    assert not stamp.matches("1")
-    stamp.write("1")
-    assert stamp.matches("1") and not stamp.matches("2")
-    assert [path.name for path in (tmp_path / "product").iterdir()] == [".stamp"]
 
 
 class FakeStep(steps.Step):
@@ -119,22 +89,6 @@ def test_an_interrupted_installation_makes_a_new_environment(layout):
     assert not packages.current()
     packages.run()
     assert venv.current() and packages.current()
-
-
-def test_a_kill_while_an_environment_is_removed(layout, monkeypatch):
-    """What is left of it does not count as all of it, though its marks are still there."""
-    environment_step = steps.VirtualEnvironment(Recorder(layout), layout)
-    environment_step.run()
-    environment_step.busy().write_text("")
-
-    def killed(folder, **options):
-        environment_step.busy().unlink()
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(shutil, "rmtree", killed)
-    with pytest.raises(KeyboardInterrupt):
-        environment_step.run()
-    assert not environment_step.current()
 
 
 def test_only_the_changed_group_is_installed_again(layout):

@@ -221,38 +221,6 @@ def test_a_patch_that_does_not_fit_is_an_error(tmp_path):
         tree.unpack(wheel, tmp_path / "prebuilt", [patch])
 
 
-def test_a_tree_is_unpacked_without_what_ours_replaces(tmp_path):
-    files = {tree.REPLACED[0]: "old", "tvm/relay/x.py": "x"}
-    wheel = make_wheel(tmp_path / "t.whl", files)
-    new = tmp_path / "new"
-    tree.unpack(wheel, new)
-    assert (new / "tvm/relay/x.py").read_text() == "x"
-    assert not (new / tree.REPLACED[0]).exists()
-
-
-def test_a_library_under_three_names_becomes_one_file(tmp_path):
-    names = ["libdnnl.so", "libdnnl.so.3", "libdnnl.so.3.2"]
-    files = {f"o-1.data/data/lib/{name}": b"ELF" for name in names}
-    files["o-1.data/data/include/dnnl.h"] = "x"
-    files["o-1.data/scripts/tool"] = "y"
-    files["o-1.dist-info/METADATA"] = "z"
-    target = tmp_path / "onednn"
-    wheels.unpack_data(make_wheel(tmp_path / "o.whl", files), target)
-    kept = {p.relative_to(target).as_posix() for p in target.rglob("*") if p.is_file()}
-    assert kept == {"include/dnnl.h", *(f"lib/{name}" for name in names)}
-    assert [(target / "lib" / name).is_symlink() for name in names] == [True, True, False]
-    assert (target / "lib/libdnnl.so").resolve().name == "libdnnl.so.3.2"
-
-
-def test_a_directory_is_replaced_as_a_whole(tmp_path):
-    for name in ("new", "old"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / name).write_text("")
-    wheels.replace_directory(tmp_path / "new", tmp_path / "old")
-    assert [path.name for path in (tmp_path / "old").iterdir()] == ["new"]
-    assert [path.name for path in tmp_path.iterdir()] == ["old"]
-
-
 def test_only_a_wheel_with_the_pinned_hash_counts_as_fetched(tmp_path):
     wheel = make_wheel(tmp_path / "some_tree-1.0-py3-none-any.whl", {"a": "b"})
     good = hashlib.sha256(wheel.read_bytes()).hexdigest()

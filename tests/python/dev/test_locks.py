@@ -11,8 +11,10 @@ import time
 import pytest
 
 from scripts.console import Console
+from scripts.errors import SetupError
 from scripts.layout import ROOT
 from scripts.setup.clean import clean
+from scripts.setup.lock import exclusive, release, share
 
 # Seconds; on a busy machine, some of these are the start of a process.
 PATIENCE = 100
@@ -165,44 +167,14 @@ def test_what_a_killed_set_up_has_started_ends_before_the_next_one(tmp_path):
     assert out == "True\n" and "[sh -c echo begun" in err and str(killed.pid) not in err
 
 
-def test_a_command_in_an_environment_that_it_would_replace_is_an_error(tmp_path):
+def test_a_command_in_an_environment_that_it_would_replace_is_an_error(tmp_path, monkeypatch):
     """`./dev.py exec -- bash`, and in there `./dev.py clean`: one waits for the other."""
-    lock = tmp_path / "build/.in-use"
-    outer = started(
-        "import subprocess\nshare(Path(sys.argv[2]), Console())\n"
-        "inner = 'from scripts.setup.lock import *\\nfrom scripts.console import Console\\n'\n"
-        "inner += 'import sys\\nsys.tracebacklimit = 0\\n'\n"
-        "inner += 'with exclusive(Path(sys.argv[1]), Console()): pass'\n"
-        "subprocess.run([sys.executable, '-c', inner, sys.argv[2]], cwd=sys.argv[3])",
-        lock,
-        ROOT,
-    )
-    _, err = outer.communicate(timeout=PATIENCE)
-    assert "this command would replace the environment that it was started in" in err
-
-
-def test_a_process_whose_parent_has_ended_does_not_wait_for_itself(tmp_path):
-    """`./dev.py exec -- sh -c "./dev.py setup &"`: it holds what that shared with it."""
-    lock = tmp_path / "build/.in-use"
-    orphan = '(sleep 0.5; exec "$0" "$@") &'
-    inner = (
-        "import sys; sys.path.insert(0, sys.argv[1]); sys.tracebacklimit = 0\n"
-        "from pathlib import Path\nfrom scripts.setup.lock import *\n"
-        "from scripts.console import Console\n"
-        "with exclusive(Path(sys.argv[2]), Console()): pass"
-    )
-    outer = started(
-        "share(Path(sys.argv[2]), Console())\nos.execvp('sh', ['sh', '-c', *sys.argv[3:]])",
-        lock,
-        orphan,
-        sys.executable,
-        "-c",
-        inner,
-        ROOT,
-        lock,
-    )
-    _, err = outer.communicate(timeout=PATIENCE)
-    assert "this command would replace the environment that it was started in" in err
+    monkeypatch.setenv("VIRTUAL_ENV", str(tmp_path / "build/venv"))
+    share(tmp_path / "build/.in-use", Console())
+    with pytest.raises(SetupError, match="would replace the environment that it was started in"):
+        with exclusive(tmp_path / "build/.in-use", Console()):
+            pass
+    release(tmp_path / "build/.in-use")
 
 
 def test_who_compiles_does_not_wait_for_a_set_up_that_waits_for_it(layout):

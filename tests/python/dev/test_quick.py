@@ -8,7 +8,7 @@ import pytest
 
 from scripts.errors import SetupError
 from scripts.layout import ROOT
-from scripts.test import order, pairs, quick
+from scripts.test import pairs, quick
 from scripts.test.test import sharing
 
 STAGES = quick.STAGES
@@ -26,13 +26,11 @@ SHARED = "python/tvm/contrib/onednn/"
             [STAGES + "ops/test_conv.py", quick.FIRST, quick.RELAX],
             True,
         ),
-        (RUNTIME + "core/ops/window.cc", [STAGES + "ops", quick.FIRST, quick.RELAX], True),
         (
             RUNTIME + "core/kernels/norm.cc",
             [STAGES + "ops/test_norm.py", quick.FIRST, quick.RELAX],
             True,
         ),
-        (RUNTIME + "core/fusion/int8.cc", [STAGES + "fusion", quick.FIRST, quick.RELAX], True),
         (RUNTIME + "core/plan/plan.cc", [STAGES + "runtime", quick.FIRST, quick.RELAX], True),
         (
             SHARED + "ops/pool.py",
@@ -49,16 +47,7 @@ SHARED = "python/tvm/contrib/onednn/"
             [STAGES + "fusion", STAGES + "partition/test_dequantize_order.py", quick.FIRST],
             False,
         ),
-        (SHARED + "partition/fuse.py", [STAGES + "fusion", quick.FIRST, quick.RELAX], False),
-        (
-            SHARED + "ir/dim.py",
-            [STAGES + "graphs", "tests/python/graph/test_dim.py", quick.RELAX],
-            False,
-        ),
         ("python/tvm/relax/x/onnx/resize.py", [FOLDERS + "onnx/test_resize.py"], False),
-        ("python/tvm/relax/x/codegen.py", [quick.RELAX], False),
-        (FOLDERS + "torch/checking.py", [FOLDERS + "torch"], False),
-        (FOLDERS + "modules.py", [quick.RELAX], False),
         ("tests/python/graph/graph_reader.py", ["tests/python/graph", quick.RELAX], False),
         (SHARED + "rewrites/formulas.py", [STAGES + "rewrites", quick.RELAX], False),
         (RUNTIME + "dnnl_kernel.h", [STAGES + "c_source"], True),
@@ -67,15 +56,8 @@ SHARED = "python/tvm/contrib/onednn/"
             [STAGES + "rewrites/test_fold_pad.py"],
             False,
         ),
-        (
-            RELAY + "rewrites/rms_norm.py",
-            [STAGES + "rewrites"],
-            False,
-        ),
         (STAGES + "ops/test_pool.py", [STAGES + "ops/test_pool.py"], False),
         (STAGES + "ops/test_gone.py", [], False),
-        (STAGES + "graphs/rows/conv.py", [STAGES + "graphs"], False),
-        (STAGES + "relay.py", [STAGES + "fusion", quick.FIRST], False),
         ("patches/series", ["tests/python/patches"], False),
         ("scripts/lint/lint.py", ["tests/python/dev"], False),
         ("docs/api.md", [], False),
@@ -95,11 +77,6 @@ def test_every_stage_is_in_a_rule():
     for folder in (ROOT / "src").rglob("*"):
         if folder.is_dir():
             assert quick.choose(ROOT, [f"{folder.relative_to(ROOT)}/x.cc"])[1]
-
-
-def test_a_file_is_not_named_beside_its_folder():
-    paths = [STAGES + "ops/test_pool.py", RUNTIME + "core/ops/window.cc"]
-    assert quick.choose(ROOT, paths)[0] == [STAGES + "ops", quick.FIRST, quick.RELAX]
 
 
 @pytest.fixture
@@ -139,32 +116,6 @@ def test_a_single_file_is_run_in_one_process():
     assert sharing(["tests", "-n0"]) == ([], {})
     words, variables = sharing(["-x", "tests/a.py", "tests/b.py"])
     assert words[2:4] == ["--dist", "loadfile"] and variables["OMP_NUM_THREADS"] == "1"
-
-
-def test_what_takes_longest_goes_first():
-    class Item:
-        def __init__(self, nodeid, seconds=None):
-            self.nodeid, self.seconds = nodeid, seconds
-
-        def get_closest_marker(self, name):
-            return self.seconds and getattr(pytest.mark, name)(self.seconds).mark
-
-    items = [
-        Item("a.py::1"),
-        Item("b.py::1"),
-        Item("b.py::2"),
-        Item("c.py::1", 9),
-        Item("a.py::T::2"),
-    ]
-    order.pytest_collection_modifyitems([*items, Item("b.py::3")])
-    order.pytest_collection_modifyitems(items)
-    assert [item.nodeid for item in items] == [
-        "c.py::1",
-        "a.py::1",
-        "a.py::T::2",
-        "b.py::1",
-        "b.py::2",
-    ]
 
 
 def test_each_pair_of_three_parameters_stays():

@@ -9,8 +9,6 @@ import threading
 import numpy as np
 import pytest
 from dnnl_tests.marks import nightly_after
-from tvm.relay.op.contrib import dnnl
-from tvm.testing import dnnl as testing
 
 from scripts.layout import ROOT
 from scripts.test import soak
@@ -36,12 +34,6 @@ def test_memory_that_grows_is_told_from_memory_that_rises_once():
     once = [300.0] * 3 + [320.0] * 97
     assert soak.grown(turns(once)) == 0.0
     assert soak.grown(turns(300 + 0.1 * np.arange(100))) == pytest.approx(5.0)
-
-
-def test_parts_take_turns_until_the_time_is_over():
-    counts = soak.take_turns({"a": lambda: 1, "b": lambda: 2}, seconds=0)
-    assert [(name, runs) for name, runs, *_ in counts] == [("a", 1), ("b", 2)] * 4
-    assert all(mb > 1 for *_, mb in counts)
 
 
 def test_an_output_that_differs_is_an_error():
@@ -90,8 +82,3 @@ def test_a_process_is_forked_while_threads_run():
 
     assert Forks(lambda *_: calls.append(1)).fork_amid_calls() == 2 + len(calls)
     assert seen == [soak.CALLERS] and threading.active_count() == alone
-
-
-def test_one_library_computes_in_8_bits():
-    mod = dnnl.partition_for_dnnl(soak.network_in_8_bits())
-    assert testing.offload(mod).composites == {"dnnl.qnn.conv2d_relu_quantize": 2}
