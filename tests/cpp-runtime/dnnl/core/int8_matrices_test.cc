@@ -101,7 +101,7 @@ void Check(const Case& c) {
 
 TEST(DNNLInt8Matrices, AreMultipliedExactly) {
   if (!HasInt8Matrices()) return;
-  for (int64_t rows : {1, 3, 4, 13}) {
+  for (int64_t rows : {1, 2, 3, 4, 11, 13}) {
     for (int64_t inner : {1, 2, 7, 64}) {
       for (int64_t columns : {1, 15, 16, 37}) {
         for (int bits = 0; bits < 16; ++bits) {

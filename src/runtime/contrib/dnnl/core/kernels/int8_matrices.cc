@@ -45,7 +45,7 @@ namespace {
 constexpr int64_t kPanel = Int8Matrix::kPanel;
 
 /*! \brief The rows of a tile, the sums of which are in registers. */
-constexpr int kTile = 4;
+constexpr int kTile = 6;
 /*! \brief The 16-bit numbers of rows that stay in a cache while a panel is multiplied by them. */
 constexpr int64_t kCached = 65536;
 /*! \brief Products, and elements that are copied, that are worth a thread. */
@@ -221,6 +221,9 @@ DNNL_AVX2 void MultiplyTile(const TileWork& work) {
       sums[row][0] = _mm256_add_epi32(sums[row][0], _mm256_madd_epi16(data, first));
       sums[row][1] = _mm256_add_epi32(sums[row][1], _mm256_madd_epi16(data, second));
     }
+    // Otherwise GCC copies each sum from register to register, and some to the stack.
+    DNNL_UNROLL
+    for (int row = 0; row < R; ++row) __asm__("" : "+x"(sums[row][0]), "+x"(sums[row][1]));
   }
   char* dst = work.dst;
   DNNL_UNROLL
@@ -232,7 +235,7 @@ DNNL_AVX2 void MultiplyTile(const TileWork& work) {
 /*! \brief Multiply rows by a panel. */
 void MultiplyRows(TileWork work, int64_t rows) {
   constexpr void (*kCode[])(const TileWork&) = {MultiplyTile<1>, MultiplyTile<2>, MultiplyTile<3>,
-                                                MultiplyTile<4>};
+                                                MultiplyTile<4>, MultiplyTile<5>, MultiplyTile<6>};
   static_assert(sizeof(kCode) / sizeof(kCode[0]) == kTile);
   for (int64_t m = 0; m < rows; m += kTile) {
     const int64_t some = std::min<int64_t>(kTile, rows - m);
