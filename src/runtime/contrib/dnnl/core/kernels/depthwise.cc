@@ -78,10 +78,7 @@ DNNL_INLINE void ComputeResults(const RowWork& work, int64_t first, const Taps& 
 template <int W>
 DNNL_INLINE void ComputeRow(const RowWork& work) {
   const WindowAxis& axis = work.shape->axes[2];
-  // The results of which all taps read values.
-  int64_t inside = 0, outside = axis.dst;
-  while (inside < outside && axis.TapsOf(inside).first > 0) ++inside;
-  while (outside > inside && axis.TapsOf(outside - 1).last < axis.kernel) --outside;
+  const auto [inside, outside] = axis.Inside();
   for (int64_t i = 0; i < axis.dst;) {
     if (i < inside || i >= outside || outside - inside < kResults) {
       ComputeResults<W, 1>(work, i, axis.TapsOf(i));

@@ -18,14 +18,15 @@
  */
 
 /*!
- * \file src/runtime/contrib/dnnl/core/kernels/max_pool.cc
- * \brief Max pools of row-major images: over the rows of a window, then over its columns.
+ * \file src/runtime/contrib/dnnl/core/kernels/pool.cc
+ * \brief Max and average pools of row-major images: over the rows of a window, then its columns.
  */
-#include "max_pool.h"
+#include "pool.h"
 
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <utility>
 
 #include "../exec/parallel.h"
 // The last one.
@@ -38,11 +39,26 @@ namespace {
 /*! \brief The values of the largest row of windows that is computed at once. */
 constexpr int64_t kLine = 2 * kMaxPoolSpan;
 
-/*! \brief The larger one; `b` where `a` is NaN. */
+/*! \brief Joins values to the largest; NaN is dropped. `V` is a number or a vector. */
 template <typename T>
-DNNL_INLINE T Larger(T a, T b) {
-  return a > b ? a : b;
-}
+struct Largest {
+  using Value = T;
+  static constexpr T kFirst = std::numeric_limits<T>::lowest();
+  template <typename V>
+  static DNNL_INLINE void Join(const V& value, V* joined) {
+    *joined = value > *joined ? value : *joined;
+  }
+};
+
+/*! \brief Joins values to their sum. */
+struct Sum {
+  using Value = float;
+  static constexpr float kFirst = 0;
+  template <typename V>
+  static DNNL_INLINE void Join(const V& value, V* joined) {
+    *joined += value;
+  }
+};
 
 /*! \brief Rows of one length, in planes; the strides are in elements. */
 template <typename T>
@@ -52,94 +68,101 @@ struct Rows {
 };
 
 /*!
- * \brief Compute the largest values of the columns of rows, in vectors of so many bytes.
+ * \brief Join the values of the columns of rows, in vectors of so many bytes.
  *
- * The last vector overlaps the one before it. `dst` may be one of the rows.
+ * The last vector overlaps the one before it.
  *
  * \return False where the rows are shorter than a vector; nothing is done then.
  */
-template <int kBytes, typename T>
-DNNL_INLINE bool JoinVectors(const Rows<T>& rows, int64_t count, T* dst) {
-  typedef T Vector __attribute__((vector_size(kBytes)));
-  constexpr int64_t kLanes = kBytes / sizeof(T);
+template <int kBytes, typename Op, typename T, typename Value = typename Op::Value>
+DNNL_INLINE bool JoinVectors(const Rows<T>& rows, int64_t count, Value* dst) {
+  constexpr int64_t kLanes = kBytes / sizeof(Value);
+  typedef Value Vector __attribute__((vector_size(kBytes)));
+  typedef T Source __attribute__((vector_size(kLanes * sizeof(T))));
   if (count < kLanes) return false;
   for (int64_t next = 0; next < count; next += kLanes) {
     const int64_t i = next < count - kLanes ? next : count - kLanes;
-    Vector largest = Vector{} + std::numeric_limits<T>::lowest();
+    Vector joined = Vector{} + Op::kFirst;
     for (int64_t plane = 0; plane < rows.planes; ++plane) {
       const T* values = rows.src + plane * rows.plane_stride + i;
       for (int64_t row = 0; row < rows.rows; ++row) {
-        Vector value;
-        std::memcpy(&value, values + row * rows.row_stride, kBytes);
-        largest = value > largest ? value : largest;
+        Source value;
+        std::memcpy(&value, values + row * rows.row_stride, sizeof(value));
+        Op::Join(__builtin_convertvector(value, Vector), &joined);
       }
     }
-    std::memcpy(dst + i, &largest, kBytes);
+    std::memcpy(dst + i, &joined, kBytes);
   }
   return true;
 }
 
-template <typename T>
-DNNL_INLINE void JoinRows(const Rows<T>& rows, int64_t count, T* dst) {
-  if (JoinVectors<32>(rows, count, dst) || JoinVectors<16>(rows, count, dst) ||
-      JoinVectors<8>(rows, count, dst)) {
+template <typename Op, typename T, typename Value = typename Op::Value>
+DNNL_INLINE void JoinRows(const Rows<T>& rows, int64_t count, Value* dst) {
+  if (JoinVectors<32, Op>(rows, count, dst) || JoinVectors<16, Op>(rows, count, dst) ||
+      JoinVectors<8, Op>(rows, count, dst)) {
     return;
   }
   for (int64_t i = 0; i < count; ++i) {
-    T largest = std::numeric_limits<T>::lowest();
+    Value joined = Op::kFirst;
     for (int64_t plane = 0; plane < rows.planes; ++plane) {
       const T* values = rows.src + plane * rows.plane_stride + i;
       for (int64_t row = 0; row < rows.rows; ++row) {
-        largest = Larger(values[row * rows.row_stride], largest);
+        Op::Join(static_cast<Value>(values[row * rows.row_stride]), &joined);
       }
     }
-    dst[i] = largest;
+    dst[i] = joined;
   }
 }
 
-/*! \brief The largest of neighboring values, which are overwritten. */
-template <typename T>
-DNNL_INLINE T LargestOf(T* values, int64_t count) {
+/*! \brief Join neighboring values, up to kMaxPoolSpan of them, which are overwritten. */
+template <typename Op, typename Value>
+DNNL_INLINE Value JoinAll(Value* values, int64_t count) {
+  Value other[kMaxPoolSpan / 2 + 1];
+  Value* to = other;
   while (count > 1) {
-    // The upper half is joined to the lower one.
-    const int64_t half = (count + 1) / 2;
-    JoinRows<T>({values, 1, 0, 2, count - half}, half, values);
-    count = half;
+    // The upper half is joined to the lower one; of an odd count the middle one stays.
+    const int64_t half = count / 2;
+    JoinRows<Op>(Rows<Value>{values, 1, 0, 2, count - half}, half, to);
+    to[half] = values[half];
+    count -= half;
+    std::swap(values, to);
   }
   return values[0];
 }
 
-/*! \brief The largest values of neighboring windows of a line, which is overwritten. */
-template <typename T>
-DNNL_INLINE void PoolLine(T* line, int64_t count, const WindowAxis& axis, T* dst) {
+/*! \brief Join the values of neighboring windows of a line, which is overwritten. */
+template <typename Op, typename Value>
+DNNL_INLINE void PoolLine(Value* line, int64_t count, const WindowAxis& axis, Value* dst) {
   const int64_t stride = axis.stride;
+  const Rows<Value> taps = {line, 1, 0, axis.kernel, axis.step};
   if (count == 1 && axis.step == 1) {
-    *dst = LargestOf(line, axis.kernel);
+    *dst = JoinAll<Op>(line, axis.kernel);
   } else if (stride == 1) {
-    JoinRows<T>({line, 1, 0, axis.kernel, axis.step}, count, dst);
+    JoinRows<Op>(taps, count, dst);
   } else if (stride == 2) {
-    T all[kLine];
-    JoinRows<T>({line, 1, 0, axis.kernel, axis.step}, 2 * count - 1, all);
+    Value all[kLine];
+    JoinRows<Op>(taps, 2 * count - 1, all);
     for (int64_t i = 0; i < count; ++i) dst[i] = all[2 * i];
   } else {
     for (int64_t i = 0; i < count; ++i) {
-      T largest = line[i * stride];
-      for (int64_t k = 1; k < axis.kernel; ++k) {
-        largest = Larger(line[i * stride + k * axis.step], largest);
-      }
-      dst[i] = largest;
+      Value joined = line[i * stride];
+      for (int64_t k = 1; k < axis.kernel; ++k) Op::Join(line[i * stride + k * axis.step], &joined);
+      dst[i] = joined;
     }
   }
 }
 
-/*! \brief Compute rows of results, by their numbers. */
-template <typename T>
-DNNL_INLINE void PoolRows(const MaxPoolShape& shape, const T* src, T* dst, int64_t first,
-                          int64_t last) {
+/*!
+ * \brief Compute rows of results, by their numbers.
+ * \param finish Called with a row of results, and how many rows of values its windows contain.
+ */
+template <typename Op, typename T, typename Value, typename Finish>
+DNNL_INLINE void PoolRows(const PoolShape& shape, const T* src, Value* dst, int64_t first,
+                          int64_t last, const Finish& finish) {
   const auto& [depth, height, width] = shape.axes;
   // As many windows as a line holds.
   const int64_t most = (kLine - width.span()) / width.stride + 1;
-  T line[kLine];
+  Value line[kLine];
   for (int64_t row = first; row < last; ++row) {
     const int64_t slice = row / height.dst;
     const Taps planes = depth.TapsOf(slice % depth.dst), rows = height.TapsOf(row % height.dst);
@@ -152,46 +175,106 @@ DNNL_INLINE void PoolRows(const MaxPoolShape& shape, const T* src, T* dst, int64
       const int64_t from = begin * width.stride - width.pad;
       const int64_t low = std::clamp<int64_t>(-from, 0, length);
       const int64_t high = std::max(low, std::min(length, width.src - from));
-      std::fill(line, line + low, std::numeric_limits<T>::lowest());
-      std::fill(line + high, line + length, std::numeric_limits<T>::lowest());
-      JoinRows<T>(
-          {image + top * width.src + from + low, planes.last - planes.first,
-           depth.step * height.src * width.src, rows.last - rows.first, height.step * width.src},
+      std::fill(line, line + low, Op::kFirst);
+      std::fill(line + high, line + length, Op::kFirst);
+      JoinRows<Op>(
+          Rows<T>{image + top * width.src + from + low, planes.last - planes.first,
+                  depth.step * height.src * width.src, rows.last - rows.first,
+                  height.step * width.src},
           high - low, line + low);
-      PoolLine(line, count, width, dst + row * width.dst + begin);
+      PoolLine<Op>(line, count, width, dst + row * width.dst + begin);
     }
+    finish(dst + row * width.dst, (planes.last - planes.first) * (rows.last - rows.first));
   }
 }
 
-DNNL_FOR_CPUS void PoolRowsOf(const MaxPoolShape& shape, const float* src, float* dst,
-                              int64_t first, int64_t last) {
-  PoolRows(shape, src, dst, first, last);
-}
-DNNL_FOR_CPUS void PoolRowsOf(const MaxPoolShape& shape, const uint8_t* src, uint8_t* dst,
-                              int64_t first, int64_t last) {
-  PoolRows(shape, src, dst, first, last);
-}
-DNNL_FOR_CPUS void PoolRowsOf(const MaxPoolShape& shape, const int8_t* src, int8_t* dst,
-                              int64_t first, int64_t last) {
-  PoolRows(shape, src, dst, first, last);
-}
+/*! \brief Leaves joined values as they are. */
+struct NoFinish {
+  template <typename T>
+  DNNL_INLINE void operator()(T*, int64_t) const {}
+};
 
-}  // namespace
+/*! \brief Divides the sums of windows by the number of their values. */
+struct DivideSums {
+  const PoolShape& shape;
+  bool counts_padding;
 
-template <typename T>
-void MaxPool(const MaxPoolShape& shape, const T* src, T* dst) {
+  DNNL_INLINE void operator()(float* sums, int64_t rows) const {
+    const auto& [depth, height, width] = shape.axes;
+    const WindowAxis::Range inside =
+        counts_padding ? WindowAxis::Range{0, width.dst} : width.Inside();
+    const int64_t all = (counts_padding ? depth.kernel * height.kernel : rows) * width.kernel;
+    const auto count = static_cast<float>(all);
+    for (int64_t i = inside.first; i < inside.last; ++i) sums[i] /= count;
+    for (int64_t i = 0; i < inside.first; ++i) Divide(sums, rows, i);
+    for (int64_t i = inside.last; i < width.dst; ++i) Divide(sums, rows, i);
+  }
+
+ private:
+  DNNL_INLINE void Divide(float* sums, int64_t rows, int64_t i) const {
+    const Taps taps = shape.axes[2].TapsOf(i);
+    sums[i] /= static_cast<float>(rows * (taps.last - taps.first));
+  }
+};
+
+/*! \brief Call a function for ranges of the rows of results. */
+template <typename T, typename Body>
+void ForRows(const PoolShape& shape, const Body& body) {
   // Bytes that are worth a thread.
   constexpr int64_t kBytes = 1 << 16;
   const auto& [depth, height, width] = shape.axes;
   const int64_t rows = depth.kernel * height.kernel;
   const int64_t values = width.dst * (rows * std::min(width.stride, width.kernel) + width.kernel);
   const int64_t grain = std::max<int64_t>(1, kBytes / (values * static_cast<int64_t>(sizeof(T))));
-  ParallelFor(shape.planes * depth.dst * height.dst, grain,
-              [&](int64_t first, int64_t last) { PoolRowsOf(shape, src, dst, first, last); });
+  ParallelFor(shape.planes * depth.dst * height.dst, grain, body);
 }
 
-template void MaxPool(const MaxPoolShape& shape, const float* src, float* dst);
-template void MaxPool(const MaxPoolShape& shape, const uint8_t* src, uint8_t* dst);
-template void MaxPool(const MaxPoolShape& shape, const int8_t* src, int8_t* dst);
+DNNL_FOR_CPUS void LargestOfRows(const PoolShape& shape, const float* src, float* dst, int64_t first,
+                                 int64_t last) {
+  PoolRows<Largest<float>>(shape, src, dst, first, last, NoFinish());
+}
+DNNL_FOR_CPUS void LargestOfRows(const PoolShape& shape, const uint8_t* src, uint8_t* dst, int64_t first,
+                                 int64_t last) {
+  PoolRows<Largest<uint8_t>>(shape, src, dst, first, last, NoFinish());
+}
+DNNL_FOR_CPUS void LargestOfRows(const PoolShape& shape, const int8_t* src, int8_t* dst, int64_t first,
+                                 int64_t last) {
+  PoolRows<Largest<int8_t>>(shape, src, dst, first, last, NoFinish());
+}
+DNNL_FOR_CPUS void MeansOfRows(const PoolShape& shape, bool counts_padding, const float* src,
+                               float* dst, int64_t first, int64_t last) {
+  PoolRows<Sum>(shape, src, dst, first, last, DivideSums{shape, counts_padding});
+}
+DNNL_FOR_CPUS void MeansOfRows(const PoolShape& shape, bool counts_padding, const uint8_t* src,
+                               float* dst, int64_t first, int64_t last) {
+  PoolRows<Sum>(shape, src, dst, first, last, DivideSums{shape, counts_padding});
+}
+DNNL_FOR_CPUS void MeansOfRows(const PoolShape& shape, bool counts_padding, const int8_t* src,
+                               float* dst, int64_t first, int64_t last) {
+  PoolRows<Sum>(shape, src, dst, first, last, DivideSums{shape, counts_padding});
+}
+
+}  // namespace
+
+template <typename T>
+void MaxPool(const PoolShape& shape, const T* src, T* dst) {
+  ForRows<T>(shape, [&](int64_t first, int64_t last) {
+    LargestOfRows(shape, src, dst, first, last);
+  });
+}
+
+template <typename T>
+void AveragePool(const PoolShape& shape, bool counts_padding, const T* src, float* dst) {
+  ForRows<float>(shape, [&](int64_t first, int64_t last) {
+    MeansOfRows(shape, counts_padding, src, dst, first, last);
+  });
+}
+
+template void MaxPool(const PoolShape& shape, const float* src, float* dst);
+template void MaxPool(const PoolShape& shape, const uint8_t* src, uint8_t* dst);
+template void MaxPool(const PoolShape& shape, const int8_t* src, int8_t* dst);
+template void AveragePool(const PoolShape& shape, bool counts_padding, const float* src, float* dst);
+template void AveragePool(const PoolShape& shape, bool counts_padding, const uint8_t* src, float* dst);
+template void AveragePool(const PoolShape& shape, bool counts_padding, const int8_t* src, float* dst);
 
 }  // namespace tvm::runtime::contrib::dnnl_backend

@@ -18,11 +18,11 @@
  */
 
 /*!
- * \file src/runtime/contrib/dnnl/core/kernels/max_pool.h
- * \brief Max pools of row-major images.
+ * \file src/runtime/contrib/dnnl/core/kernels/pool.h
+ * \brief Max and average pools of row-major images.
  */
-#ifndef TVM_RUNTIME_CONTRIB_DNNL_CORE_KERNELS_MAX_POOL_H_
-#define TVM_RUNTIME_CONTRIB_DNNL_CORE_KERNELS_MAX_POOL_H_
+#ifndef TVM_RUNTIME_CONTRIB_DNNL_CORE_KERNELS_POOL_H_
+#define TVM_RUNTIME_CONTRIB_DNNL_CORE_KERNELS_POOL_H_
 
 #include <array>
 #include <cstdint>
@@ -31,25 +31,33 @@
 
 namespace tvm::runtime::contrib::dnnl_backend {
 
-/*! \brief The sizes of a max pool over depth, height and width, channels first. */
-struct MaxPoolShape {
+/*! \brief The sizes of a pool over depth, height and width, channels first. */
+struct PoolShape {
   /*! \brief The images times their channels. */
   int64_t planes;
   std::array<WindowAxis, 3> axes;
 };
 
-/*! \brief The width of the largest window that the kernel supports. */
+/*! \brief The width of the largest window that the kernels support. */
 constexpr int64_t kMaxPoolSpan = 1024;
 
 /*!
- * \brief Compute the pool of float, uint8_t or int8_t.
+ * \brief Compute the largest of the values of windows, which are float, uint8_t or int8_t.
  *
  * NaN is dropped, and the result of a window of nothing else is the lowest finite number, as
  * oneDNN's is.
  */
 template <typename T>
-void MaxPool(const MaxPoolShape& shape, const T* src, T* dst);
+void MaxPool(const PoolShape& shape, const T* src, T* dst);
+
+/*!
+ * \brief Compute the mean of the values of windows, which are float, uint8_t or int8_t.
+ * \param counts_padding Whether the padding of a window is counted as zeros; each window must
+ *        contain a value if not.
+ */
+template <typename T>
+void AveragePool(const PoolShape& shape, bool counts_padding, const T* src, float* dst);
 
 }  // namespace tvm::runtime::contrib::dnnl_backend
 
-#endif  // TVM_RUNTIME_CONTRIB_DNNL_CORE_KERNELS_MAX_POOL_H_
+#endif  // TVM_RUNTIME_CONTRIB_DNNL_CORE_KERNELS_POOL_H_

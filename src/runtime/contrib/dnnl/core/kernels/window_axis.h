@@ -42,7 +42,18 @@ struct WindowAxis {
   /*! \brief How far the first window begins before the first value. */
   int64_t pad{0};
 
+  /*! \brief Consecutive results. */
+  struct Range {
+    int64_t first, last;
+  };
+
   int64_t span() const { return (kernel - 1) * step + 1; }
+  /*! \brief The results all taps of whose windows read values. */
+  Range Inside() const {
+    const int64_t first = std::clamp<int64_t>((pad + stride - 1) / stride, 0, dst);
+    const int64_t room = src + pad - span();
+    return {first, room < 0 ? first : std::clamp<int64_t>(room / stride + 1, first, dst)};
+  }
   /*! \brief The taps of the window of a result. */
   Taps TapsOf(int64_t result) const {
     const int64_t begin = result * stride - pad;

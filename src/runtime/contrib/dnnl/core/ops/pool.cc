@@ -28,7 +28,7 @@
 
 #include "../fusion/quantization.h"
 #include "../kernels/byte_means.h"
-#include "../kernels/max_pool.h"
+#include "../kernels/pool.h"
 #include "../op_table.h"
 #include "image.h"
 #include "reduce.h"
@@ -182,34 +182,39 @@ PoolView ReadFused(const NodeReader& node, PlanBuilder* plan, dnnl::algorithm al
 }
 
 /*!
- * \brief Emit a max pool of a row-major image by a kernel of ours, which reads it as it is:
- * oneDNN's code for this CPU has the channels last.
+ * \brief Emit a pool of a row-major image by a kernel of ours, which reads it as it is: oneDNN's
+ * code for this CPU has the channels last.
  * \return The result without post-ops; undefined where there is no such kernel.
  */
-Tensor LargestOfWindows(const NodeReader& node, PlanBuilder* plan, const Tensor& src,
-                        const Dims& dst_dims, const PoolWindow& window) {
-  const dnnl::memory::data_type type = src.dtype();
+Tensor OfWindows(const NodeReader& node, PlanBuilder* plan, const Tensor& src, const Dims& dst_dims,
+                 const PoolWindow& window, dnnl::algorithm algorithm) {
+  using Type = dnnl::memory::data_type;
+  const Type type = src.dtype();
   const size_t spatial = window.kernel.size();
-  MaxPoolShape shape{src.dims()[0] * src.dims()[1], {}};
+  PoolShape shape{src.dims()[0] * src.dims()[1], {}};
   for (size_t i = 0; i < spatial; ++i) {
     shape.axes[i + 3 - spatial] = {src.dims()[i + 2], dst_dims[i + 2],        window.kernel[i],
                                    window.strides[i], window.dilation[i] + 1, window.pad_begin[i]};
   }
   if (!IsPlain(src.md) || shape.axes[2].span() > kMaxPoolSpan) return {};
-  const auto kernel_of = [&shape](auto element) -> HostKernel {
+  const bool is_max = algorithm == dnnl::algorithm::pooling_max;
+  const bool counts_padding = algorithm == dnnl::algorithm::pooling_avg_include_padding;
+  const auto kernel_of = [=](auto element) -> HostKernel {
     using T = decltype(element);
-    return [shape](void* const* data) {
-      MaxPool(shape, static_cast<const T*>(data[0]), static_cast<T*>(data[1]));
+    return [=](void* const* data) {
+      const auto* values = static_cast<const T*>(data[0]);
+      if (is_max) return MaxPool(shape, values, static_cast<T*>(data[1]));
+      AveragePool(shape, counts_padding, values, static_cast<float*>(data[1]));
     };
   };
   HostKernel kernel;
-  if (type == dnnl::memory::data_type::f32) kernel = kernel_of(float{});
-  if (type == dnnl::memory::data_type::u8) kernel = kernel_of(uint8_t{});
-  if (type == dnnl::memory::data_type::s8) kernel = kernel_of(int8_t{});
+  if (type == Type::f32) kernel = kernel_of(float{});
+  if (type == Type::u8) kernel = kernel_of(uint8_t{});
+  if (type == Type::s8) kernel = kernel_of(int8_t{});
   // Integers that stand for themselves have no post-ops.
   const bool is_integer = dnnl::memory::data_type_size(type) == 1 && !node.IsQuantized();
   if (!kernel || (is_integer && node.NumPostOps() > 0)) return {};
-  const Tensor dst = plan->NewTensor(PlainDesc(dst_dims, type));
+  const Tensor dst = plan->NewTensor(PlainDesc(dst_dims, is_max ? type : Type::f32));
   plan->EmitKernel(node, "pooling", kernel, {{DNNL_ARG_SRC, src}, {DNNL_ARG_DST, dst}});
   return dst;
 }
@@ -297,14 +302,10 @@ void LowerPool(const NodeReader& node, PlanBuilder* plan) {
   const PoolView read = ReadFused(node, plan, algorithm, view);
   const bool is_max = algorithm == dnnl::algorithm::pooling_max;
   Tensor dst = OfAllPositions(node, plan, src, window, is_max);
+  if (!dst.defined()) dst = OfWindows(node, plan, src, dst_dims, window, algorithm);
   if (dst.defined()) {
     dst = WithPostOps(read.node, plan, dst, read.result);
     dst = plan->InLayout(node, dst, PlainDesc(dst_dims, node.OutType()));
-    return plan->SetOutput(node, dst.Permuted(InversePermutation(axes)));
-  }
-  if (is_max) dst = LargestOfWindows(node, plan, src, dst_dims, window);
-  if (dst.defined()) {
-    dst = WithPostOps(read.node, plan, dst, read.result);
     return plan->SetOutput(node, dst.Permuted(InversePermutation(axes)));
   }
   const FusedOps fused = FusePostOps(read.node, plan, read.result);
