@@ -112,8 +112,8 @@ def rewrite(
     run.steps(simplify, static_reshape)
     # Constant folding would compute an 8-bit weight in float32.
     run.steps(read_dequantize, fold_constants)
-    # A guard is recognized by its constants. A decomposed op brings casts, constants and matmuls.
-    run.steps(fuse_softmax_guards, decompose, fold_constants, simplify)
+    # A guard tests `isnan`, which `decompose` writes as a comparison. It also reshapes constants.
+    run.steps(fuse_softmax_guards, decompose, fold_constants)
     # Later rewrites match the matmul of a constant weight as a dense only.
     run.steps(canonicalize_dense_weights, split_merged_rows)
     # A recurrent layer is matched as a whole before its matmuls are; QNN has no such layer.
@@ -121,22 +121,23 @@ def rewrite(
     # Both match the float ops that `read_qnn` leaves between a dynamic quantize and its product.
     run.steps(fuse_dynamic_quantization, fuse_dynamic_convs)
     _lower_to_int8(run)
-    # What is not read in 8 bits is float32 from here on: its constants fold, its casts go.
-    run.steps(fold_constants, simplify, canonicalize_dense_weights)
-    # Needs the final weights, before scales are folded into them.
+    # The rewrites above leave constant subgraphs, casts and copies, which hide what follows.
+    run.steps(fold_constants, simplify)
+    # A scale that is folded into a tied weight makes a copy of it.
     run.steps(share_tied_weights, fold_scale)
-    # Attention has folded the scale of its scores. The kernel has no float16.
+    # Before `fuse_formulas`, which writes a matmul by transposed keys as a dense. The kernel of
+    # attention has no float16.
     if rules.options.precision != "float16":
         run.steps(fuse_attention)
-    # Subsampling moves through residuals, which `fold_scale` has cleared of batch norms.
+    # These two and the formulas match different ops; any order would do.
     run.steps(propagate_strides)
     if not rules.options.keep_bias_order:
         run.steps(move_bias_first)
-    # After attention and scales: their ops would be matched as formulas.
     run.steps(fuse_formulas)
+    # Adds ops to results, which would hide the patterns above.
     if rules.options.exact_nan:
         run.steps(propagate_nan)
-    # Casts last: no pattern above has to look through them.
+    # The casts between precisions come last, as no pattern above looks through them.
     if rules.options.precision != "float32":
         run.steps(narrow_layers, reduce_precision)
         run.in_float32 += layers_in_float32(graph, rules)
@@ -157,10 +158,10 @@ def rewrite_quantized(
 def _lower_to_int8(run: _Run) -> None:
     """Lower to 8 bits what oneDNN runs in 8 bits, and fold pads."""
     if run.is_quantized:
-        # Equal quantizes are one before a quantize or dequantize moves past what they share.
+        # Equal quantizes first: a tensor with one user can move.
         run.steps(merge_equal, move_relu_first, without_weight_zero_points, move_in_int8)
         run.steps(fold_constants)
-    # Reads the types after the moves: 8-bit convolutions and pools pad with the zero point.
+    # After the moves, which change the types of pads and of what reads them.
     run.steps(fold_pad)
     if run.is_quantized:
         run.count_in_float32()
