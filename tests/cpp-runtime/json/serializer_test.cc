@@ -292,88 +292,14 @@ TEST(JSONSerializer, Errors) {
   EXPECT_THROWS(not_a_function.serialize(), "expects a function");
 }
 
-/*!
- * \brief Which post-ops of a composite the DNNL codegen marks as the bias: "1-" for the first of
- * two.
- * \param types The types of the composite's parameters, which are %a, %b and %c.
- * \param attrs More attributes of the composite.
- */
-std::string BiasesOf(const Strings& types, const std::string& body, const std::string& attrs = "") {
-  std::string params, args;
-  for (size_t i = 0; i < types.size(); ++i) {
-    const std::string name = {'%', static_cast<char>('a' + i)};
-    params += (i > 0 ? ", " : "") + name + ": Tensor[(" + types[i] + "), float32]";
-    args += (i > 0 ? ", " : "") + name;
-  }
-  const auto function =
-      Parse("def @main(" + params + ") { %0 = fn (" + params + ", Composite=\"dnnl.test\"" + attrs +
-            ") { " + body + " }; %0(" + args + ") }");
+TEST(DNNLSerializer, NamesThePythonThatReadsOtherComposites) {
+  const auto function = Parse(R"(def @main(%x: Tensor[(4), float32]) {
+    %0 = fn (%p: Tensor[(4), float32], Composite="dnnl.any") { nn.relu(exp(%p)) };
+    %0(%x)
+  })");
   const auto partition = tvm::WithAttr(function, tvm::attr::kGlobalSymbol, tvm::String("sym"));
-  const auto serialized = tvm::relay::contrib::dnnl::SerializePartition(partition);
-  const JSONGraph graph = tvm::runtime::json::ParseJSONGraph("sym", serialized.graph_json);
-  const JSONGraphNode& node = graph.nodes.back();
-  std::string marks;
-  for (size_t i = 0; i < node.GetAttr<Strings>("post_ops").size(); ++i) {
-    const std::string key = "post_ops." + std::to_string(i) + ".is_bias";
-    marks += node.HasAttr(key) ? node.GetAttr<std::string>(key) : "-";
-  }
-  return marks;
-}
-
-TEST(DNNLSerializer, MarksTheBiasOfAConvolution) {
-  const Strings nchw = {"1, 3, 8, 8", "8, 3, 1, 1"};
-  const auto conv = [&](const std::string& bias, const std::string& body) {
-    return BiasesOf({nchw[0], nchw[1], bias},
-                    "%10 = nn.conv2d(%a, %b, channels=8, "
-                    "kernel_size=[1, 1]); " +
-                        body);
-  };
-  EXPECT_EQ(conv("8, 1, 1", "add(%10, %c)"), "1");
-  EXPECT_EQ(conv("1, 8, 1, 1", "nn.relu(add(%c, %10))"), "1-");
-  EXPECT_EQ(conv("8", "nn.bias_add(%10, %c)"), "1");
-  EXPECT_EQ(conv("8", "nn.bias_add(%10, %c, axis=-3)"), "1");
-  // One value per item of another axis, of none, of all.
-  EXPECT_EQ(conv("8", "add(%10, %c)"), "-");
-  EXPECT_EQ(conv("8", "nn.bias_add(%10, %c, axis=2)"), "-");
-  EXPECT_EQ(conv("1", "add(%10, %c)"), "-");
-  EXPECT_EQ(conv("1, 8, 8, 8", "add(%10, %c)"), "-");
-  // Only an addition that comes first.
-  EXPECT_EQ(conv("8, 1, 1", "multiply(%10, %c)"), "-");
-  EXPECT_EQ(conv("8, 1, 1", "add(nn.relu(%10), %c)"), "--");
-  EXPECT_EQ(conv("8, 1, 1", "add(add(%10, %c), %c)"), "1-");
-  const std::string nhwc =
-      "nn.conv2d(%a, %b, channels=8, kernel_size=[1, 1], kernel_layout=\"HWIO\"";
-  EXPECT_EQ(
-      BiasesOf({"1, 8, 8, 3", "1, 1, 3, 8", "8"}, "add(" + nhwc + ", data_layout=\"NHWC\"), %c)"),
-      "1");
-  EXPECT_EQ(
-      BiasesOf({"1, 3, 8, 8", "1, 1, 3, 8", "8"}, "add(" + nhwc + ", out_layout=\"NHWC\"), %c)"),
-      "1");
-}
-
-TEST(DNNLSerializer, MarksTheBiasOfAProduct) {
-  const Strings rows = {"6, 4", "8, 4", "8"};
-  EXPECT_EQ(BiasesOf(rows, "add(nn.dense(%a, %b, units=None), %c)"), "1");
-  EXPECT_EQ(BiasesOf(rows, "nn.bias_add(nn.matmul(%a, %b, units=None, transpose_b=True), %c)"),
-            "1");
-  EXPECT_EQ(BiasesOf({"6, 4", "8, 4", "6, 1"}, "add(nn.dense(%a, %b, units=None), %c)"), "-");
-  EXPECT_EQ(
-      BiasesOf({"2, 6, 4", "2, 8, 4", "8"}, "add(nn.batch_matmul(%a, %b, transpose_b=True), %c)"),
-      "1");
-  // A reshape of the rows changes nothing about the elements.
-  EXPECT_EQ(BiasesOf(rows,
-                     "%10 = reshape(nn.dense(%a, %b, units=None), newshape=[2, 3, 8]); "
-                     "add(%10, %c)"),
-            "-1");
-  EXPECT_EQ(BiasesOf(rows,
-                     "%10 = expand_dims(nn.dense(%a, %b, units=None), axis=0); "
-                     "add(squeeze(%10, axis=[0]), %c)"),
-            "--1");
-}
-
-TEST(DNNLSerializer, MarksNoBiasOfOpsWithoutWeights) {
-  EXPECT_EQ(BiasesOf({"1, 8, 4, 4", "8, 1, 1"}, "add(nn.global_avg_pool2d(%a), %b)"), "-");
-  EXPECT_EQ(BiasesOf({"1, 8, 4, 4", "8, 1, 1"}, "add(multiply(%a, %a), %b)"), "-");
+  EXPECT_THROWS(tvm::relay::contrib::dnnl::SerializePartition(partition), "dnnl.any",
+                "tvm.relay.op.contrib.dnnl", "partition_for_dnnl");
 }
 
 }  // namespace json_test::serializer

@@ -22,9 +22,13 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ..ir.node import FIELD, TUPLE, Node
+from ..ir.graph import Graph
+from ..ir.match import is_field
+from ..ir.node import CALL, FIELD, TUPLE, Node
 from ..ops.quantize import DEQUANTIZE, QUANTIZE
+from ..ops.rules import Rules
 from ..ops.tensors import COMPILER
+from ..rewrites.fuse_formulas import fuse_formulas
 from .units import Units
 
 
@@ -146,6 +150,48 @@ class KernelNode(NamedTuple):
     def from_json(cls, text: str, inputs: Sequence[Any]) -> KernelNode:
         """Return the node that `to_json` wrote."""
         return cls(**json.loads(text), inputs=list(inputs))
+
+
+def whole_kernel(graph: Graph, rules: Rules, name: str) -> tuple[Units, Node]:
+    """Return the one kernel that computes a function, such as a composite of someone's pattern.
+
+    Parameters
+    ----------
+    graph : Graph
+        The function; its last node reads the result.
+    rules : Rules
+        The rules.
+    name : str
+        What the error calls the function.
+
+    Returns
+    -------
+    units, node : tuple[Units, Node]
+        What is fused, and the node of the kernel, for `kernel_of`.
+
+    Raises
+    ------
+    ValueError
+        If oneDNN does not compute it by one kernel; it tells why.
+    """
+    fuse_formulas(graph, rules)
+    graph.sort()
+    units = Units(graph, rules)
+    is_supported = dict(zip(graph.nodes, map(units.is_supported, graph.nodes)))
+    (last,) = graph.nodes[-1].operands
+    # Of an op with several results, the kernel computes the first.
+    last = last.operands[0] if is_field(last, 0) else last
+    inside = units.members(last) if is_supported[last] else ()
+    others = [node for node in graph.nodes[:-1] if node.kind == CALL and node not in inside]
+    if inside and not others:
+        return units, last
+    refused = {node: node.unsupported or rules.refusal(node) for node in others}
+    why = [f"{node.name}: {reason}" for node, reason in refused.items() if reason]
+    why += [f"{node.name}: not fused with the other ops" for node in others] or ["no op"]
+    raise ValueError(
+        f"{name} is not a oneDNN kernel: {why[0]}; partition with partition_for_dnnl or compile, "
+        "which leave such ops to TVM"
+    )
 
 
 def composite_name(kernel: str) -> str:

@@ -42,6 +42,7 @@ from tvm.contrib.onednn.verify.table import Verification
 from tvm.ir import Op
 from tvm.relay.dataflow_pattern import DFPattern
 
+from ._dnnl import composites
 from ._dnnl.integration import coming_from_tvm, compiled, shape_functions
 from ._dnnl.integration.c_source import c_source_options, export_options
 from ._dnnl.integration.compiled import load_model
@@ -76,6 +77,7 @@ cpu.connect(functools.partial(tvm.get_global_func, allow_missing=True))
 check_writes_of(tvm.runtime.Module, "save")
 patterns.register(TABLE)
 shape_functions.register()
+composites.register()
 
 
 @register_pattern_table("dnnl")

@@ -29,7 +29,6 @@
 #include <string>
 
 #include "c_codegen.h"
-#include "composite.h"
 #include "json_codegen.h"
 
 namespace tvm {
@@ -61,24 +60,6 @@ Function PartitionOf(const Function& function) {
   return function->GetAttr<Function>(kPartitionAttr, function).value();
 }
 
-/*!
- * \brief Call a function on a partition; what it refuses of the composites of somebody else's
- * patterns, it refuses with an advice.
- */
-template <typename Codegen>
-auto WithAdvice(const Function& partition, const Codegen& codegen) -> decltype(codegen(partition)) {
-  try {
-    return codegen(partition);
-  } catch (const runtime::InternalError& error) {
-    if (!HasOtherComposites(partition)) throw;
-    throw runtime::InternalError(
-        error.file(), error.lineno(),
-        error.message() +
-            ". A composite for oneDNN is an op and what oneDNN fuses to it. Keep other ops out of "
-            "your patterns, or use partition_for_dnnl, which leaves them to TVM");
-  }
-}
-
 /*! \brief The codegen of the compilation that is going on. */
 std::string CurrentCodegen() {
   const std::string codegen = tvm::transform::PassContext::Current()
@@ -98,7 +79,7 @@ std::string CurrentCodegen() {
 Map<String, runtime::NDArray> ConstantsForLoader(const Function& function, const String&) {
   Map<String, runtime::NDArray> constants;
   if (CurrentCodegen() == "C_SRC") return constants;
-  const SerializedPartition partition = WithAdvice(PartitionOf(function), &SerializePartition);
+  const SerializedPartition partition = SerializePartition(PartitionOf(function));
   for (size_t i = 0; i < partition.const_names.size(); ++i) {
     constants.Set(partition.const_names[i], partition.constants[i]);
   }
@@ -125,7 +106,8 @@ runtime::Module DNNLCompiler(const ObjectRef& ref) {
          "dnnl JSON module have none. "
          "Compile with PassContext(config={\""
       << kCodegenOption << "\": \"C_SRC\"}), or use the graph or VM executor";
-  return WithAdvice(PartitionOf(function), is_c_source ? &CompileToCSource : &CompileToJSON);
+  const Function partition = PartitionOf(function);
+  return is_c_source ? CompileToCSource(partition) : CompileToJSON(partition);
 }
 
 TVM_REGISTER_PASS_CONFIG_OPTION(kCodegenOption, String);

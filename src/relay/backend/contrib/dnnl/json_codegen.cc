@@ -23,17 +23,19 @@
  */
 #include "json_codegen.h"
 
+#include <tvm/ir/op.h>
 #include <tvm/ir/type.h>
+#include <tvm/relay/expr.h>
 #include <tvm/runtime/container/shape_tuple.h>
 #include <tvm/runtime/registry.h>
 #include <tvm/tir/expr.h>
 
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "../../../../runtime/contrib/dnnl/core/op_table.h"
 #include "../codegen_json/codegen_json.h"
-#include "composite.h"
-#include "kernel_node.h"
 #include "options.h"
 
 namespace tvm {
@@ -44,8 +46,57 @@ namespace dnnl {
 namespace {
 
 using backend::contrib::JSONSerializer;
+using backend::contrib::OpAttrExtractor;
 
-/*! \brief Writes a composite as its root op's node with a list of post-ops. */
+/*! \brief The attribute of a composite that holds all attributes of its node of the JSON graph. */
+constexpr const char* kKernelAttr = "dnnl_kernel";
+
+/*! \brief Reads a composite of a pattern that is not ours, see _dnnl/composites.py. */
+constexpr const char* kDescribe = "relay.ext.dnnl.describe";
+
+std::string CompositeName(const FunctionNode* function) {
+  const auto name = function->GetAttr<String>(attr::kComposite);
+  ICHECK(name.defined()) << "the DNNL codegen got a function that is not a composite";
+  return name.value();
+}
+
+/*!
+ * \brief The call of a kernel, whose arguments are the inputs of its node: an op, a virtual op, or
+ * a composite with the description that partition_for_dnnl writes.
+ *
+ * A composite with the name of an op in the runtime's table is a virtual op, such as gelu, which
+ * Relay does not have. The body says what it computes, for TVM.
+ */
+Call KernelOf(const Call& call) {
+  const auto* function = call->op.as<FunctionNode>();
+  if (function == nullptr || function->GetAttr<DictAttrs>(kKernelAttr).defined()) return call;
+  const std::string name = CompositeName(function);
+  if (runtime::contrib::dnnl_backend::FindOp(name) != nullptr) return call;
+  const auto* describe = runtime::Registry::Get(kDescribe);
+  ICHECK(describe != nullptr)
+      << name << ": composites of patterns of your own are read by the Python module "
+      << "tvm.relay.op.contrib.dnnl, which registers " << kDescribe
+      << ". Import it, or compile what partition_for_dnnl returns";
+  return (*describe)(call);
+}
+
+std::string NameOf(const Call& kernel) {
+  if (const auto* function = kernel->op.as<FunctionNode>()) return CompositeName(function);
+  const auto* op = kernel->op.as<OpNode>();
+  ICHECK(op != nullptr) << "the DNNL codegen expects a call of an op, but got a call of "
+                        << kernel->op->GetTypeKey();
+  return op->name;
+}
+
+/*! \brief The attributes of a kernel's node; those of a virtual op are its function's. */
+const Object* AttrsOf(const Call& kernel) {
+  const auto* function = kernel->op.as<FunctionNode>();
+  if (function == nullptr) return kernel->attrs.get();
+  const auto described = function->GetAttr<DictAttrs>(kKernelAttr);
+  return described.defined() ? described.value().get() : function->attrs.get();
+}
+
+/*! \brief Writes an op, or a composite, as one node. */
 class DNNLJSONSerializer : public JSONSerializer {
  public:
   // TVM asks the updater about a function with Compiler="dnnl" and has it compiled without, so the
@@ -56,13 +107,14 @@ class DNNLJSONSerializer : public JSONSerializer {
   using JSONSerializer::VisitExpr_;
 
   std::vector<JSONGraphNodeEntry> VisitExpr_(const CallNode* call) final {
-    const KernelCall kernel = ReadKernelCall(call);
+    const Call kernel = KernelOf(GetRef<Call>(call));
     std::vector<JSONGraphNodeEntry> inputs;
-    for (const Expr& input : kernel.inputs) {
+    for (const Expr& input : kernel->args) {
       const auto entries = VisitExpr(input);
       inputs.insert(inputs.end(), entries.begin(), entries.end());
     }
-    const auto node = MakeKernelNode(kernel, inputs);
+    const auto node = std::make_shared<JSONGraphNode>(NameOf(kernel), "kernel", inputs);
+    OpAttrExtractor(node).Extract(const_cast<Object*>(AttrsOf(kernel)));
     // On the node, where C source has it too and a runtime that does not know it skips it.
     if (num_threads_ > 0) node->SetAttr("num_threads", std::to_string(num_threads_));
     return AddNode(node, GetRef<Expr>(call));

@@ -28,7 +28,6 @@
 #include <vector>
 
 #include "../core/desc.h"
-#include "channel_bias.h"
 
 namespace tvm {
 namespace runtime {
@@ -50,6 +49,21 @@ const NamedComposite kNamedComposites[] = {
     {"dnnl.conv2d_bias_relu", "nn.conv2d", {"add", "nn.relu"}},
 };
 
+/*! \brief Whether an operand, aligned as numpy does, has one value per channel of a result only. */
+bool IsPerChannel(const json::JSONGraphNode& conv, const std::vector<int64_t>& operand,
+                  const std::vector<int64_t>& result) {
+  if (!conv.HasAttr("kernel_layout") || operand.size() > result.size()) return false;
+  std::string layout;
+  if (conv.HasAttr("out_layout")) layout = conv.GetAttr<std::string>("out_layout");
+  if (layout.empty()) layout = conv.GetAttr<std::string>("data_layout");
+  const size_t axis = layout.find('C');
+  if (axis >= result.size()) return false;
+  std::vector<int64_t> expected(result.size(), 1), aligned(result.size() - operand.size(), 1);
+  expected[axis] = result[axis];
+  aligned.insert(aligned.end(), operand.begin(), operand.end());
+  return aligned == expected;
+}
+
 /*! \brief Give a node of a known name the attributes root_op and post_ops, where it has none. */
 void AddPostOpsByName(const std::vector<json::JSONGraphNode>& nodes, json::JSONGraphNode* node) {
   if (node->HasAttr("root_op")) return;
@@ -65,9 +79,7 @@ void AddPostOpsByName(const std::vector<json::JSONGraphNode>& nodes, json::JSONG
     if (inputs.size() != 3) return;
     const std::vector<int64_t> result = node->GetOpShape().at(0);
     const auto operand = nodes.at(inputs[2].id_).GetOpShape().at(inputs[2].index_);
-    if (LiesAlong(BiasAxis(*node, result.size()), operand, result)) {
-      node->SetAttr("post_ops.0.is_bias", "1");
-    }
+    if (IsPerChannel(*node, operand, result)) node->SetAttr("post_ops.0.is_bias", "1");
     return;
   }
 }

@@ -126,7 +126,7 @@ REFUSED = {
     "two kernels": (
         lambda builder, x: op.nn.softmax(builder.emit(op.matmul(x, const(8, 3)))),
         is_op("relax.nn.softmax")(is_op("relax.matmul")(wildcard(), wildcard())),
-        "nn.matmul: not fused with what follows",
+        "nn.matmul: not fused with the other ops",
     ),
 }
 

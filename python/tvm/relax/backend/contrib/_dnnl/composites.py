@@ -21,13 +21,10 @@ from __future__ import annotations
 import tvm
 from tvm import relax
 from tvm.contrib.onednn.failures import note_failure
-from tvm.contrib.onednn.ir.node import CALL
 from tvm.contrib.onednn.ops.rules import Rules
 from tvm.contrib.onednn.ops.table import TABLE
 from tvm.contrib.onednn.ops.tensors import COMPILER
-from tvm.contrib.onednn.partition.kernel import KernelNode, kernel_of
-from tvm.contrib.onednn.partition.units import Units
-from tvm.contrib.onednn.rewrites.fuse_formulas import fuse_formulas
+from tvm.contrib.onednn.partition.kernel import KernelNode, kernel_of, whole_kernel
 
 from .body import substituted
 from .kernels import KERNEL
@@ -45,22 +42,8 @@ def kernel_of_composite(func: relax.Function) -> KernelNode:
     ValueError
         If oneDNN does not compute it by one kernel; it tells why.
     """
-    rules = Rules(TABLE)
     graph = RelaxGraph(tvm.IRModule(), func)
-    fuse_formulas(graph, rules)
-    graph.sort()
-    units = Units(graph, rules)
-    is_supported = dict(zip(graph.nodes, map(units.is_supported, graph.nodes)))
-    (last,) = graph.nodes[-1].operands
-    inside = units.members(last) if is_supported[last] else ()
-    for node in graph.nodes[:-1]:
-        if node not in inside and node.kind == CALL:
-            reason = node.unsupported or rules.refusal(node) or "not fused with what follows"
-            raise ValueError(
-                f"{func.attrs['Composite']} is not a oneDNN kernel: {node.name}: {reason}; "
-                "partition_for_dnnl and compile leave such a partition to TVM"
-            )
-    kernel = kernel_of(units, last)
+    kernel = kernel_of(*whole_kernel(graph, Rules(TABLE), str(func.attrs["Composite"])))
     return kernel.node([node.origin.native.value for node in kernel.inputs])
 
 

@@ -24,6 +24,7 @@ rewrites and the table of ops first of all, is in :py:mod:`tvm.contrib.onednn`.
     pass_context the options that the PassContext has
     reader       a function as a graph
     writer       a graph as a function, with functions for the partitions; by body and write_ops
+    composites   a composite of somebody's own pattern as a kernel, for the code generators
     ir           a call as rules see it, expressions by number, constants, shapes with names
     rewrites     what is done to a function of Relay before it is read, and after it is written
     partition    patterns and rules for TVM's own passes, and partitions that are called once

@@ -18,7 +18,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from types import SimpleNamespace
 
 from tvm import relay
@@ -89,6 +89,8 @@ class RelayGraph(Graph):
         Ops that are not read.
     read : DataflowGraph | None
         The expression, if it has been read.
+    bound : Mapping[relay.Var, relay.Constant] | None
+        The values of variables.
     """
 
     def __init__(
@@ -96,11 +98,13 @@ class RelayGraph(Graph):
         root: relay.Expr,
         excluded: Collection[str] = (),
         read: DataflowGraph | None = None,
+        bound: Mapping[relay.Var, relay.Constant] | None = None,
     ):
         super().__init__()
         self._excluded, self._values = excluded, ShapeValues()
         read = DataflowGraph(root) if read is None else read
         for i, expr in enumerate(read.nodes):
+            expr = bound.get(expr, expr) if bound else expr
             operands = [self.nodes[k] for k in read.operands[i]]
             node = self._node(expr, operands, read.scope[i])
             self.append(node, Origin(expr, operands))

@@ -206,15 +206,15 @@ class _Partition:
 def _kernel(units: Units, node: Node, body: Body) -> relay.Expr:
     """Return an op, or the call of the composite with what is fused to it."""
     if node in units.fused:
-        return _composite(units, node, body)
+        return composite(units, node, body)
     try:
         return body.value(node)
     except Exception as error:  # pylint: disable=broad-except
         raise UnwritableOps({node: error}) from error
 
 
-def _composite(units: Units, unit: Node, outer: Body) -> relay.Call:
-    """Return the call of a composite, of what its inputs are known by."""
+def composite(units: Units, unit: Node, outer: Body) -> relay.Call:
+    """Return the call of a composite, of what its inputs are known by, with its description."""
     op = units.chain(unit)[0]
     try:
         kernel = kernel_of(units, unit)
@@ -232,7 +232,7 @@ def _composite(units: Units, unit: Node, outer: Body) -> relay.Call:
             "PartitionedFromPattern": "".join(f"{o.name}_" for o in units.chain(unit) if o.name),
             "Composite": kernel.name,
             "Primitive": tir.IntImm("int32", 0),
-            # The code generators read it: src/relay/backend/contrib/dnnl/composite.h.
+            # The code generators copy it: src/relay/backend/contrib/dnnl/json_codegen.cc.
             "dnnl_kernel": tvm.ir.make_node("DictAttrs", **kernel.node(args).attrs),
         }
     except Exception as error:  # pylint: disable=broad-except
