@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks the whole checkout: format, licence headers, file sizes, forbidden strings, includes.
+"""Checks the whole checkout: format, types, licence headers, file sizes, forbidden strings.
 
-The tools are black, ruff, clang-format and cpplint. The C++ must compile without a warning against
-the headers of the newest oneDNN that is supported.
+The tools are black, ruff, clang-format, cpplint and mypy. The C++ must compile without a warning
+against the headers of the newest oneDNN that is supported.
 """
 
 import os
@@ -20,8 +20,8 @@ CPP = {".cc", ".h", ".c"}
 PATIENCE = 5.0  # seconds without a line
 
 
-def formatters(layout, files, fix):
-    """Return (name, command) of the tools that check the format, or repair it."""
+def commands(layout, files, fix):
+    """Return (name, command) of the tools that check the format, or repair it, and the types."""
     cpp = [str(path) for path in files if path.suffix in CPP]
     ours = [str(path) for path in files if path.suffix in CPP and path.parts[0] == "src"]
     tools = [
@@ -30,6 +30,8 @@ def formatters(layout, files, fix):
         ["clang-format", *(["-i"] if fix else ["--dry-run", "--Werror"]), *cpp],
         # As TVM's own lint does.
         ["cpplint", "--quiet", "--filter=-,+build/include_what_you_use", *ours],
+        # Which folders, says pyproject.toml.
+        ["mypy", "--no-error-summary", "--no-pretty"],
     ]
     return [(name, [str(layout.bin / name), *words]) for name, *words in tools]
 
@@ -63,7 +65,7 @@ def main(args):
     runner = prepare(args, layout, ("lint",), (steps.NewestOneDNN,))
     root, console = layout.root, runner.console
     files = text_rules.list_files(root)
-    tools = formatters(layout, files, args.fix)
+    tools = commands(layout, files, args.fix)
     if args.dry_run:
         for _, command in tools:
             runner.show(command)

@@ -47,7 +47,7 @@ def check_platform(min_glibc):
             "set applied and set TVM_HOME to it.",
         )
     try:
-        name, version = os.confstr("CS_GNU_LIBC_VERSION").split()
+        name, version = (os.confstr("CS_GNU_LIBC_VERSION") or "").split()
         libc = tuple(int(part) for part in version.split(".")[:2])
     except (ValueError, AttributeError, OSError):
         name, version, libc = "another C library", "", (0, 0)

@@ -41,12 +41,16 @@ class Step:
     product was made from.
     """
 
-    title = ""
     after = 0.0  # seconds that it takes before it is worth a line of progress
 
     def __init__(self, runner, layout):
         self.runner = runner
         self.layout = layout
+
+    @property
+    def title(self):
+        """What the step makes."""
+        raise NotImplementedError
 
     def stamp(self):
         """Return the stamp in the step's product."""

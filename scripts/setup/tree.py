@@ -3,6 +3,7 @@
 
 import json
 import re
+from pathlib import Path
 
 from scripts.errors import SetupError
 from scripts.files import is_source, write_atomically
@@ -32,7 +33,12 @@ def patch(package, path):
     `package` is the directory that holds the package `tvm`.
     """
     head, *hunks = re.split(r"^@@ .*\n", path.read_text(), flags=re.MULTILINE)
-    name = re.search(r"^--- a/python/(.+)$", head, re.MULTILINE).group(1)
+    match = re.search(r"^--- a/python/(.+)$", head, re.MULTILINE)
+    if match is None:
+        raise SetupError(
+            f"{path.name} names no file of python/", "a patch has '--- a/python/PATH' on a line."
+        )
+    name = match.group(1)
     file = package / name
     text = file.read_text()
     for lines in (hunk.splitlines(keepends=True) for hunk in hunks):
@@ -78,7 +84,7 @@ PLUGIN_FOLDERS = {
 
 def for_relax(root):
     """Return the Python files of the package tvm_dnnl by their names beside it."""
-    wanted = {}
+    wanted: dict[str, Path] = {}
     for folder, place in PLUGIN_FOLDERS.items():
         wanted.update((place + name, path) for name, path in sources(root / folder).items())
     return wanted

@@ -88,7 +88,7 @@ def unpack_data(wheel, target, parts=("include", "lib", "share")):
     A library that is stored three times, once per name, becomes one file and two links.
     """
     with zipfile.ZipFile(wheel) as archive:
-        by_content = {}
+        by_content: dict[tuple, str] = {}
         infos = [info for info in archive.infolist() if not info.is_dir()]
         # The longest name, as in libdnnl.so.3.2, keeps the content.
         for info in sorted(infos, key=lambda info: -len(info.filename)):

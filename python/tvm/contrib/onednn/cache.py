@@ -58,14 +58,14 @@ def library(folder: str | os.PathLike, key: str, write: Callable[[str], None]) -
         The library is not there and cannot be written.
     """
     folder = Path(folder).expanduser().absolute()
-    path = _find(folder, key)
-    if path is not None:
-        return path
+    known = _find(folder, key)
+    if known is not None:
+        return known
     with contextlib.ExitStack() as stack:
         stack.enter_context(held())
-        path = _find(folder, key)  # another thread may have made it meanwhile
-        if path is not None:
-            return path
+        known = _find(folder, key)  # another thread may have made it meanwhile
+        if known is not None:
+            return known
         with _explained(folder, "no library can be made in the folder; name another one"):
             folder.mkdir(parents=True, exist_ok=True)
             new = stack.enter_context(making(folder))
@@ -111,7 +111,7 @@ def _explained(path: Path, remedy: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        text = f"cached_library: {os.strerror(error.errno)}: {remedy}"
+        text = f"cached_library: {error.strerror}: {remedy}"
         raise OSError(error.errno, text, str(path)) from error
 
 
@@ -210,10 +210,12 @@ def key_of_file(
     if _EXTERNAL in content:
         return None
     tvm = sys.modules.get("tvm")
-    passes, config = (2, [], []), {}
+    passes: tuple = (2, [], [])
+    config = ""
     if tvm and hasattr(tvm, "transform"):
-        passes, config = _passes(tvm), _config(tvm)
-    how = repr((_sorted(options), settings, *passes)), tvm.ir.save_json(config) if config else ""
+        passes, given = _passes(tvm), _config(tvm)
+        config = tvm.ir.save_json(given) if given else ""
+    how = repr((_sorted(options), settings, *passes)), config
     contents = {_content_of("", "", str(each)) for each in libraries} | _loaded_libraries()
     return _digest_of([*_of_this_cpu(api), *how, *sorted(contents), content, *_arrays(constants)])
 

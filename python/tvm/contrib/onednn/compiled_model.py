@@ -123,9 +123,10 @@ class CompiledModel:
 
     def _checked(self, name: str, value) -> np.ndarray:
         array = np.asarray(value.numpy() if hasattr(value, "numpy") else value)
-        if self._inputs[name] is None:
+        known = self._inputs[name]
+        if known is None:
             return array
-        shape, dtype = self._inputs[name]
+        shape, dtype = known
         if str(array.dtype) != dtype:
             raise TypeError(f"input {name}: dtype {array.dtype}, but the model expects {dtype}")
         fits = len(shape) == array.ndim and all(

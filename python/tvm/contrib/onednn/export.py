@@ -161,6 +161,7 @@ def _checked_writes() -> Iterator[None]:
 
 def _write(module, file_name: str, fmt: str = "") -> None:
     """Write a module to a file, as TVM's method does."""
+    assert _Write.original is not None, "no block replaces TVM's method"
     with open(os.memfd_create("module"), "rb") as memory:
         fmt = fmt or Path(file_name).suffix[1:]
         _Write.original(module, f"/proc/self/fd/{memory.fileno()}", fmt)
@@ -168,7 +169,7 @@ def _write(module, file_name: str, fmt: str = "") -> None:
             with open(file_name, "wb") as file:
                 shutil.copyfileobj(memory, file, 1 << 20)
         except OSError as error:
-            raise OSError(error.errno, os.strerror(error.errno), file_name) from error
+            raise OSError(error.errno, error.strerror, file_name) from error
 
 
 @contextlib.contextmanager

@@ -28,7 +28,7 @@ from types import FrameType
 class _Held:
     """The handler of SIGINT that is kept waiting, and the call that it has missed."""
 
-    handler = None
+    handler: Callable | None = None
     call: tuple[int, FrameType | None] | None = None
 
 
@@ -71,7 +71,7 @@ def deferred() -> Iterator[None]:
 
 def deliver() -> None:
     """Call the handler of an interrupt that was held back. No C++ may have called the caller."""
-    if _Held.call is not None and threading.current_thread() is threading.main_thread():
+    if _Held.call and _Held.handler and threading.current_thread() is threading.main_thread():
         call, _Held.call = _Held.call, None
         _Held.handler(*call)
 

@@ -26,6 +26,7 @@ import shutil
 import sys
 import threading
 import time
+from typing import Any
 
 #: Seconds after which a call of the API tells what it does.
 PATIENCE = 5.0
@@ -73,7 +74,7 @@ def note(text: str, done: int = 0, total: int = 0) -> None:
         running.console.note(text, done, total)
 
 
-def note_nodes(importer: type) -> None:
+def note_nodes(importer: Any) -> None:
     """Let a class of TVM that imports ONNX graphs note each node that it converts."""
     begin, convert = importer.from_onnx, importer._convert_operator
 
@@ -178,7 +179,7 @@ class _Step:
         self.is_silent_before = is_silent_before
         self.start = 0.0
         self.shown = False
-        self.token = None
+        self.token: contextvars.Token[_Step | None] | None = None
         self.done = threading.Event()
         self.ticker = threading.Thread(target=self._draw, daemon=True)
 
@@ -212,6 +213,7 @@ class _Step:
         return self
 
     def __exit__(self, kind, value, trace):
+        assert self.token is not None, "the block was not entered"
         _current.reset(self.token)
         self.done.set()
         self.ticker.join()

@@ -56,7 +56,7 @@ def evaluate(
             name, onnx.helper.np_dtype_to_tensor_dtype(value.dtype), value.shape
         )
         for name, value in zip(node.input, values)
-        if name
+        if value is not None
     }
     wanted = [onnx.ValueInfoProto(name=name) for name in node.output if name]
     graph = onnx.helper.make_graph([node], "node", list(infos.values()), wanted)

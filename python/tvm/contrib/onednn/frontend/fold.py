@@ -148,7 +148,9 @@ def _empty(graph) -> dict[str, np.ndarray]:
         for value in (*graph.input, *graph.value_info, *graph.output)
     }
     return {
-        name: np.zeros(sizes, onnx.helper.tensor_dtype_to_np_dtype(types[name]))
+        name: np.zeros(
+            [size or 0 for size in sizes], onnx.helper.tensor_dtype_to_np_dtype(types[name])
+        )
         for name, sizes in _sizes(graph).items()
         if 0 in sizes and None not in sizes and types[name] in numeric
     }
@@ -310,7 +312,9 @@ class _Folder:
         """Yield the nodes in place of an `If` with a constant condition."""
         import onnx
 
-        name = "then_branch" if bool(self._value(node.input[0]).reshape(-1)[0]) else "else_branch"
+        condition = self._value(node.input[0])
+        assert condition is not None, "the condition is constant"
+        name = "then_branch" if bool(condition.reshape(-1)[0]) else "else_branch"
         (branch,) = (each.g for each in node.attribute if each.name == name)
         # Both branches of this and other nodes may use the same names.
         names = {

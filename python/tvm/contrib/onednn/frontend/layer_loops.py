@@ -75,8 +75,8 @@ def result_shapes(name: str, attrs, tensors: Sequence) -> list[tuple]:
 
 def state_dtypes(name: str, attrs, operands: Sequence) -> list[str]:
     """Return the types of the last states: those of the initial ones."""
-    initial = state_operands(name, attrs, operands)
-    return [each.dtype for each in initial or operands[:1] * states_of(name)]
+    initial = list(state_operands(name, attrs, operands))
+    return [each.dtype for each in initial or [operands[0]] * states_of(name)]
 
 
 class Direction:

@@ -25,7 +25,7 @@ _ORDERS = {"LSTM": [0, 2, 3, 1], "GRU": [0, 1, 2], "RNN": [0]}
 
 #: By op: the activations of one direction that oneDNN has; the first are those of a node without
 #: the attribute.
-ACTIVATIONS = {
+ACTIVATIONS: dict[str, list[tuple[str, ...]]] = {
     "LSTM": [("sigmoid", "tanh", "tanh")],
     "GRU": [("sigmoid", "tanh")],
     "RNN": [("tanh",), ("relu",)],

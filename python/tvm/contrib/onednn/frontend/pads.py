@@ -72,7 +72,7 @@ def _pads(node, attrs, mode, shapes) -> list[int] | None:
     return same_pads(mode, attrs, kernel, (shapes.get(node.input[0]) or [None] * (rank + 2))[2:])
 
 
-def _transposed_pads(node, attrs, mode, shapes) -> dict[str, list[int]] | None:
+def _transposed_pads(node, attrs, mode, shapes) -> dict[str, list[int] | None] | None:
     """Return the attributes with which a ConvTranspose has its `output_shape`."""
     weight = shapes.get(node.input[1]) or []
     kernel = attrs.get("kernel_shape") or weight[2:]
@@ -121,11 +121,14 @@ def same_pads(
     strides, dilations = (attrs.get(name, ones) for name in ("strides", "dilations"))
     before, after = [], []
     for size, length, stride, dilation in zip(sizes, kernel, strides, dilations):
-        if length is None or (size is None and stride != 1):
+        if length is None:
             return None
-        window = (length - 1) * dilation + 1
+        total = (length - 1) * dilation
         # With a stride of 1 the result has the size of the image, whatever that is.
-        total = window - 1 if stride == 1 else (-(-size // stride) - 1) * stride + window - size
+        if stride != 1:
+            if size is None:
+                return None
+            total += (-(-size // stride) - 1) * stride + 1 - size
         total = max(total, 0)
         small, large = total // 2, total - total // 2
         before.append(small if mode == "SAME_UPPER" else large)

@@ -138,9 +138,12 @@ def shapes_by_name(
     One size is that of a named dimension if no input has the name.
     """
     names = {value.name for value in inputs(model)}
-    return {
-        name: sizes[0] if len(sizes) == 1 and name not in names else sizes for name, sizes in shapes
-    }
+
+    def shape(name: str, sizes: Sequence[Dimension]) -> Shape:
+        first = sizes[0] if len(sizes) == 1 and name not in names else None
+        return first if isinstance(first, int) else sizes
+
+    return {name: shape(name, sizes) for name, sizes in shapes}
 
 
 def _text(value: onnx.ValueInfoProto) -> str:
@@ -208,8 +211,9 @@ def _set_constants(model: onnx.ModelProto, constants: Mapping[str, object]) -> N
             raise ValueError(f"constants: the model has no input {name!r}; its inputs are {names}")
         tensor = values[name].type.tensor_type
         array, sizes = np.asarray(given), [_size(dim) for dim in tensor.shape.dim]
-        if array.ndim == 0 and all(isinstance(size, int) for size in sizes):
-            array = np.full(sizes, array)
+        fixed = [size for size in sizes if isinstance(size, int)]
+        if array.ndim == 0 and len(fixed) == len(sizes):
+            array = np.full(fixed, array)
         dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type)
         is_known = tensor.HasField("shape")
         fits = len(sizes) == array.ndim and all(
@@ -302,7 +306,7 @@ def _substitute(values, sizes: Mapping[str, Dimension]) -> None:
     for value in values:
         for dim in value.type.tensor_type.shape.dim:
             size = _size(dim)
-            _set(dim, sizes.get(size, size))
+            _set(dim, sizes.get(size, size) if isinstance(size, str) else size)
 
 
 def _terms(name: str) -> Iterator[str]:

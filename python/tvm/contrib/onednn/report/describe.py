@@ -78,7 +78,7 @@ class Description:
         # What is in a partition only.
         self._offloaded: set[GraphNode] = set()
         self._reasons: dict[GraphNode, str] = {}
-        if decision is not None:
+        if decision is not None and units is not None:
             for name, members in zip(partitions, decision.partitions):
                 self._partition_of.update(dict.fromkeys(members, name))
                 self._offloaded.update(units.hidden(members))
@@ -175,11 +175,17 @@ class Description:
             return self.native(node)
         return self._on_tvm(node) if node.kind == CALL else self._read(node)
 
+    @property
+    def _known_units(self) -> Units:
+        assert self._units is not None, "only a function that is partitioned has composites"
+        return self._units
+
     def _inputs(self, node: GraphNode) -> list[GraphNode]:
         if node.kind == CALL and node in self._partition_of:
-            return self._units.flow.operands[node]
-        if node.kind == CALL and self.is_as_read(node):
-            return [operand.current for operand in node.origin.operands]
+            return self._known_units.flow.operands[node]
+        origin = node.origin
+        if node.kind == CALL and origin is not None and self.is_as_read(node):
+            return [operand.current for operand in origin.operands]
         return self.inputs(node)
 
     def _is_inside_origin(self, node: GraphNode) -> bool:
@@ -198,7 +204,7 @@ class Description:
 
     def _on_tvm(self, node: GraphNode) -> list[int]:
         parts, names = [node], list(self._names(node))
-        if self.is_as_read(node):
+        if node.origin is not None and self.is_as_read(node):
             parts, names = node.origin.nodes, self.native_names(node)
         reason = next(filter(None, self._refusals(parts)), self._default) + self.remark(node)
         title = names[-1] if names else self.graph.title(node)
@@ -217,13 +223,15 @@ class Description:
             yield self._reasons.get(node)
 
     def _composite(self, node: GraphNode) -> list[int]:
-        fused = self._units.fused.get(node)
+        fused = self._known_units.fused.get(node)
         title = self.kernel_name(node) if fused is None else fused.name
-        members = self._units.members(node)
+        members = self._known_units.members(node)
         calls = [call for member in members for call in member.calls]
         read = [call for call in calls if call.name == DEQUANTIZE]
         if read and len(calls) > 1:
-            self.in_8_bits[scales_text(call.args[1].shape for call in read)] += 1
+            scales = [call.args[1] for call in read]
+            shapes = [each.shape for each in scales if isinstance(each, Tensor)]
+            self.in_8_bits[scales_text(shapes)] += 1
         new = self._new("dnnl", title, node.type, inputs=self._read(node))
         for member in members:
             new.ops += self.op_names(member) if member.kind == CALL else ()

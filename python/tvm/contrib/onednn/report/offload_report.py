@@ -104,22 +104,22 @@ class OffloadReport:
 
     Parameters
     ----------
-    ops : dict[str, int]
+    ops : Counter[str]
         By Relay op: how many there are in the module, those in composites included.
-    offloaded_ops : dict[str, int]
+    offloaded_ops : Counter[str]
         By Relay op: how many of them are in a partition.
-    reasons : dict[str, dict[str, int]]
+    reasons : dict[str, Counter[str]]
         By Relay op: why some stayed on TVM, and how many for each reason.
-    composites : dict[str, int]
+    composites : Counter[str]
         By name: the composites in all partitions.
-    in_8_bits : dict[str, int]
+    in_8_bits : Counter[str]
         By kind of scale: the composites that read integers in 8 bits.
-    in_float32 : dict[str, int]
+    in_float32 : Counter[str]
         By Relay op and reason: the ops of 8-bit tensors and weights that run in float32, and the
         recurrent layers whose weights stay so with `precision`.
     partitions : int
         The number of functions that oneDNN runs.
-    folded : dict[str, int]
+    folded : Counter[str]
         By Relay op: how many the partitioner folded into others or removed. They are in no other
         number.
     failures : dict[str, str]
@@ -135,14 +135,14 @@ class OffloadReport:
         What `compile` compared the results with; empty if it did not.
     """
 
-    ops: dict[str, int] = field(default_factory=Counter)
-    offloaded_ops: dict[str, int] = field(default_factory=Counter)
-    reasons: dict[str, dict[str, int]] = field(default_factory=dict)
-    composites: dict[str, int] = field(default_factory=Counter)
-    in_8_bits: dict[str, int] = field(default_factory=Counter)
-    in_float32: dict[str, int] = field(default_factory=Counter)
+    ops: Counter[str] = field(default_factory=Counter)
+    offloaded_ops: Counter[str] = field(default_factory=Counter)
+    reasons: dict[str, Counter[str]] = field(default_factory=dict)
+    composites: Counter[str] = field(default_factory=Counter)
+    in_8_bits: Counter[str] = field(default_factory=Counter)
+    in_float32: Counter[str] = field(default_factory=Counter)
     partitions: int = 0
-    folded: dict[str, int] = field(default_factory=Counter)
+    folded: Counter[str] = field(default_factory=Counter)
     failures: dict[str, str] = field(default_factory=dict)
     unrolled: list[str] = field(default_factory=list)
     next_step: str = ""
@@ -163,7 +163,7 @@ class OffloadReport:
                     self.composites[node.name] += 1
             elif node.kind == "tvm":
                 for name in node.model_ops:
-                    self.reasons.setdefault(name, Counter())[node.reason] += 1
+                    self.reasons.setdefault(name, Counter())[node.reason or ""] += 1
 
     @property
     def calls(self) -> dict[str, int]:
@@ -238,9 +238,11 @@ class OffloadReport:
 
     def __str__(self) -> str:
         sources = self._sources()
-        rows = [("op", "count", "oneDNN", "why the others stayed on TVM")]
+        rows: list[tuple[str, object, object, str]] = [
+            ("op", "count", "oneDNN", "why the others stayed on TVM")
+        ]
         for name in sorted(self.ops, key=lambda name: (-self.ops[name], name)):
-            reasons = self.reasons.get(name, {})
+            reasons = self.reasons.get(name, Counter())
             of_reason = {why: [*sources.get((name, why), ())] for why in reasons}
             texts = _grouped(reasons, of_reason) or [""]
             rows.append((name, self.ops[name], self.offloaded_ops.get(name, 0), texts[0]))

@@ -328,7 +328,8 @@ def difference(source: Source, step: Step, values: dict, dtype: str) -> Differen
 
 def batches(steps: Sequence[Step]) -> Iterator[tuple[list[Step], list[str]]]:
     """Yield steps whose results fit in memory, and the names of these and their operands."""
-    sizes, batch, total = {step.name: step.size for step in steps}, [], 0
+    sizes, total = {step.name: step.size for step in steps}, 0
+    batch: list[Step] = []
     for step in steps:
         size = step.size + sum(sizes.get(name, 0) for name in step.operands)
         if batch and total + size > MAX_BYTES:

@@ -44,7 +44,7 @@ def is_float(array: np.ndarray) -> bool:
 def coarsest(*dtypes: str) -> str:
     """Return the floating-point type with the largest spacing; float32 if none is given."""
     known = [dtype for dtype in dtypes if dtype in EPSILON]
-    return max(known, key=EPSILON.get, default="float32")
+    return max(known, key=EPSILON.__getitem__, default="float32")
 
 
 def tells_anything(want: np.ndarray) -> bool:

@@ -21,6 +21,7 @@ Each op is computed in float64 by its numpy definition and rounded once to the t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
@@ -156,8 +157,9 @@ class GraphSource:
         of = node.operands[0] if node.kind == FIELD else node
         operands = tuple(dict.fromkeys(self._operands(node)))
         op = self._graph.title(of) if of.kind == CALL else of.kind
-        size = np.prod([each or max(_SIZES) for each in node.type.shape], dtype=float)
-        return Step(self._names[node], op, "", operands, int(size) * 4)
+        shape = node.type.shape if isinstance(node.type, Tensor) else ()
+        size = math.prod(each or max(_SIZES) for each in shape)
+        return Step(self._names[node], op, "", operands, size * 4)
 
     def _operands(self, node: Node):
         for each in node.operands:

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -28,10 +29,19 @@ from ..frontend.protobuf import captured, clone, fixed_size, initializer_names, 
 from .check import CannotRun, Step
 from .compare import EPSILON, rounded_at_random
 
+if TYPE_CHECKING:
+    import onnx
+
 #: Sizes of open dimensions: of the first axis, and of the others.
 _SIZES = 2, 8
-_RANDOM = ("RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Multinomial")
-_RANDOM += ("Bernoulli",)
+_RANDOM = (
+    "Bernoulli",
+    "Multinomial",
+    "RandomNormal",
+    "RandomNormalLike",
+    "RandomUniform",
+    "RandomUniformLike",
+)
 #: Ops after which values are discrete: rounding decides some of them either way.
 _DISCRETE = (
     "QuantizeLinear",
@@ -41,8 +51,12 @@ _DISCRETE = (
     "TopK",
     "Floor",
     "Round",
+    "Ceil",
+    "NonMaxSuppression",
+    "QLinearConv",
+    "QLinearMatMul",
+    "NonZero",
 )
-_DISCRETE += ("Ceil", "NonMaxSuppression", "QLinearConv", "QLinearMatMul", "NonZero")
 
 
 _REFERENCE = "onnx's reference evaluator"
@@ -195,7 +209,7 @@ class OnnxSource:
 
     @functools.cached_property
     def _random(self):
-        names = set()
+        names: set[str] = set()
         for node in self._model.graph.node:
             is_random = node.op_type in _RANDOM or (
                 node.op_type == "Dropout" and len(node.input) > 2  # training, perhaps
@@ -221,7 +235,9 @@ class OnnxSource:
 
     def _closure(self, output):
         """Return the nodes to evaluate for a result, the steps and the weights that they read."""
-        nodes, operands, weights = [], {}, {}
+        nodes: list[onnx.NodeProto] = []
+        operands: dict[str, None] = {}
+        weights: dict[str, None] = {}
 
         def visit(name, is_root=False):
             producer = self._producers.get(name)

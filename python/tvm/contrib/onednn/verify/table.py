@@ -133,7 +133,7 @@ class Verification:
         if not self.ops:
             return "\n".join([title, *missing])
         names = ("result", "op", "shape", "error", "bound", "accumulated", "", "kernel", "layouts")
-        rows = [names]
+        rows: list[tuple[str, ...]] = [names]
         for each in self.worst():
             shape = "x".join(map(str, each.shape)) or "scalar"
             shape += "" if each.dtype == "float32" else f" {each.dtype}"
@@ -174,7 +174,8 @@ def errors(
         The source cannot be run.
     """
     source.results()  # raises if it cannot run
-    dtype, ops, steps = compare.coarsest(precision, source.dtype), [], source.steps()
+    dtype, steps = compare.coarsest(precision, source.dtype), source.steps()
+    ops: list[OpError] = []
     for batch, names in batches(steps):
         values = dict(zip(names, source.compiled(names, precision)))
         ran = dict(zip(names, kernels)) if len(kernels) == len(names) else {}
@@ -185,8 +186,8 @@ def errors(
             largest = compare.largest_value(one.want) or 1.0
             accumulated = compare.largest_error(one.got, want) / largest
             relative = (one.error / largest, one.bound / largest, accumulated)
-            where = (step.name, step.op, step.where)
-            numbers = (one.want.shape, str(one.want.dtype), *relative)
-            ops.append(OpError(*where, *numbers, *ran.get(step.name, Kernel())))
+            type_ = one.want.shape, str(one.want.dtype)
+            kernel = ran.get(step.name, Kernel())
+            ops.append(OpError(step.name, step.op, step.where, *type_, *relative, *kernel))
     undefined = [step.op for step in source.undefined]
     return Verification(source.framework, precision, ops, undefined)
