@@ -177,3 +177,16 @@ def test_large_or_open_tensors_of_one_value_stay():
         mod = tvm.IRModule.from_expr(relay.Tuple([each, conv(x)]))
         report = dnnl.offload_report(dnnl.partition_for_dnnl(mod))
         assert {"zeros", "zeros_like"} & set(report.ops)
+
+
+@pytest.mark.parametrize("then", [None, relay.nn.relu], ids=["alone", "fused"])
+def test_a_window_that_is_larger_than_the_data_is_shortened(then):
+    """Importers write such with `ceil_mode`; oneDNN gets the window as the rewrite has it."""
+    x = relay.var("x", shape=(1, 4, 1, 3))
+    data = relay.nn.relu(x)
+    pooled = relay.nn.max_pool2d(data, pool_size=(2, 2), strides=(2, 2), ceil_mode=True)
+    mod = tvm.IRModule.from_expr(relay.Function([x], then(pooled) if then else pooled))
+    options = {"prune": False, "strict": True}
+    value = rand(1, 4, 1, 3)
+    partitioned = direct.check(mod, {"x": value}, partitions=1, rtol=0, options=options)
+    assert testing.offload(partitioned).ops["nn.max_pool2d"] == 1

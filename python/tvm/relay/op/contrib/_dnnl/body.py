@@ -104,7 +104,8 @@ class Body:
             is_same_op = op_name(origin.native) in (node.name, None)
             own = set(node.operands)
             is_alone = len(origin.nodes) == 1 and all(o.current in own for o in origin.operands)
-            return is_same_op and is_alone
+            # A rewrite may have given it other attributes.
+            return is_same_op and is_alone and node.like is None
         if len(origin.nodes) == 1:
             return True
         if self._is_as_rewritten or not origin.is_intact:
