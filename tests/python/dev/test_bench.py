@@ -119,12 +119,6 @@ def test_timing_is_in_milliseconds():
     assert len(measure.sample(lambda: None, 10, budget=0.0)) == 1
 
 
-def test_bench_has_all_callers_run_at_once():
-    runs = []
-    assert throughput.runs_per_second([lambda: runs.append("a"), lambda: runs.append("b")], 5) > 0
-    assert sorted(runs) == ["a"] * 5 + ["b"] * 5
-
-
 def test_each_number_of_threads_has_a_library():
     """Callers share one, which keeps the number that there is at its first run."""
     x = relay.var("x", shape=(1, 64, 32, 32))
@@ -193,13 +187,6 @@ def test_bench_has_a_row_for_each_precision_and_runtime():
     assert missing == ["int8", "OTHER", "-"]
     assert rows.reasons(measured) == ["other, int8: it has no kernels (m)"]
     assert measured[2]["is_default"] and measured[3]["float32_ratio"] == 0.25
-
-
-def test_a_table_has_the_columns_that_a_row_fills():
-    labels = [("a model", "float32", "DNNL")]
-    row = {"runs_per_second": 1234.5, "offloaded": 2, "total": 3}
-    lines = rows.render("batch 1", labels, [row]).splitlines()
-    assert cells_of(lines)[-1] == ["a model", "float32", "DNNL", "2/3", "1234"]
 
 
 def test_bench_compares_the_90th_percentiles_beside_other_work():

@@ -313,7 +313,8 @@ def _draw_conv(n: int, transposed: bool = False) -> Callable[[Draw], Call]:
         groups = d.choice([g for g in (1, 1, 2, channels) if channels % g == 0])
         kernel = {letter: d.choice((1, 2, 3)) for letter in SPATIAL[-n:]}
         attrs = dict(d.window(n), groups=groups, out_layout="", out_dtype=d.choice(("", "float32")))
-        attrs.update(kernel_size=list(kernel.values()), channels=groups * d.choice((1, 2, 3)))
+        features = d.features() if groups == 1 else groups * d.choice((1, 2, 3))
+        attrs.update(kernel_size=list(kernel.values()), channels=features)
         kernel.update(O=attrs["channels"], I=channels // groups)
         if transposed:
             kernel.update(I=channels, O=kernel["O"] // groups)

@@ -109,6 +109,10 @@ class Draw:
         """Return a number of groups of channels of one size."""
         return self.choice([n for n in range(1, channels + 1) if channels % n == 0])
 
+    def features(self) -> int:
+        """Return a number of output channels, of each group where there are groups."""
+        return self.choice((1, 2, 3))
+
     def image(self, n: int) -> tuple[dict[str, int], str]:
         """Return sizes by letter, and a layout."""
         least = self.choice((4, *self.rare(0)))

@@ -123,20 +123,21 @@ def _matmul(attrs, result_type, data, weight):
 
 # The fields of the rows; a reshape must keep the columns, or the matrices.
 def _draw_dense(d: Draw) -> Call:
-    *batch, rows, inner, units = d.shape(3, 4, *d.rare(2, 6))
-    values = [d.values([*batch, rows, inner]), d.values([units, inner])]
-    return Call(values, {"out_dtype": d.choice(("", "float32"))})
+    shape = d.shape(2, 3, *d.rare(1, 5))
+    return Call(
+        [d.values(shape), d.values([d.features(), shape[-1]])],
+        {"out_dtype": d.choice(("", "float32"))},
+    )
 
 
 def _draw_matmul(is_batch: bool) -> Callable[[Draw], Call]:
     def draw(d):
-        *batch, rows, inner, columns = d.shape(3, 4, 4, 5)
-        right = [d.choice((n, 1)) for n in batch] if is_batch else []
+        left = d.shape(2, 3, 3, 4)
+        right = [d.choice((n, 1)) for n in left[:-2]] if is_batch else []
         flags = {name: bool(d.integer(0, 1)) for name in ("transpose_a", "transpose_b")}
-        shapes = [*batch, rows, inner], [*right, inner, columns]
-        for shape, is_transposed in zip(shapes, flags.values()):
-            shape[-2:] = shape[-2:][:: -1 if is_transposed else 1]
-        return Call(list(map(d.values, shapes)), {**flags, "out_dtype": ""})
+        inner, columns = left[-2 if flags["transpose_a"] else -1], d.features()
+        right += [columns, inner] if flags["transpose_b"] else [inner, columns]
+        return Call([d.values(left), d.values(right)], {**flags, "out_dtype": ""})
 
     return draw
 

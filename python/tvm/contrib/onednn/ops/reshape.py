@@ -151,12 +151,17 @@ def _draw_reshape(d: Draw) -> Call:
     count = int(math.prod(shape))
     codes = [[-1], [0, -1], [-2], [count], [1, -1, 1], [-4, -1, 1, -2], [-4, 1, -1, -2]]
     codes += [[-3, -2], [-1, *shape[1:]]] if len(shape) > 1 else []
+    sizes: list[int] = []
+    for _ in range(d.integer(1, 3)):
+        sizes.append(d.groups(count // math.prod(sizes)))
+    codes += [[*sizes, count // math.prod(sizes)]] * 3
     return Call([d.values(shape)], {"newshape": d.choice(codes)})
 
 
 def _draw_squeeze(d: Draw) -> Call:
     shape = d.shape(2, 3, 4)
-    shape[d.integer(0, len(shape) - 1)] = 1
+    if 1 not in shape:
+        shape[d.integer(0, len(shape) - 1)] = 1
     ones = [axis for axis, size in enumerate(shape) if size == 1]
     axes = d.choice((None, ones, ones[:1], [axis - len(shape) for axis in ones], *d.rare([])))
     return Call([d.values(shape)], {"axis": axes})

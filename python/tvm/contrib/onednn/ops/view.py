@@ -259,9 +259,11 @@ def _draw_layout_transform(d: Draw) -> Call:
         + [("OIHW", "OIHW2i4o"), ("NCHW2c", "NCHW4c"), ("NCHW", "NCHW")]
         + [*d.rare(("NCHW", "NCHW8c"))]
     )
-    shape = [4 if len(source) == 4 else size for size in d.shape(len(source.strip("4c2")))]
+    shape = d.shape(4)
+    if not (source + target).isalpha():
+        # Of whole blocks.
+        shape[:2] = 4, 4
     shape += [int(letter) for letter in source if letter.isdigit()]
-    shape[1] = 4
     return Call([d.values(shape)], {"src_layout": source, "dst_layout": target})
 
 

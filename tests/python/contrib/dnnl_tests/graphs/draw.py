@@ -72,10 +72,6 @@ class Draw:
         """Return an integer between two bounds, both included."""
         return self.random.randint(low, high)
 
-    def number(self, low, high):
-        """Return a number of few digits between two bounds."""
-        return round(self.random.uniform(low, high), 2)
-
     def shape(self, rank):
         """Return a shape that is not too large."""
         shape = [self.choice(EDGE_DIMS if self.edges else DIMS) for _ in range(rank)]

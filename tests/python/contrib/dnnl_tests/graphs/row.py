@@ -43,9 +43,9 @@ class Row(NamedTuple):
     weight: int = 2
 
 
-def one(*, dtypes=("float32",), **limits):
+def one(draw):
     """Draw one operand and no attributes."""
-    return lambda draw: ([draw.data(range(1 - draw.edges, 9), dtypes, **limits)], {})
+    return [draw.data(range(1 - draw.edges, 9))], {}
 
 
 def op(name):
@@ -54,15 +54,6 @@ def op(name):
     for part in name.split("."):
         function = getattr(function, part)
     return function
-
-
-def plain(name, draw, weight=2):
-    """Return the row of an op that Relay's function makes of the operands and the attributes."""
-
-    def build(b, *xs, **attrs):
-        return op(name)(*(x.expr for x in xs), **attrs)
-
-    return Row(name, draw, build, weight)
 
 
 def bounded(x, limit=4.0):

@@ -49,7 +49,7 @@ def offloaded(graph, name):
     steps, outputs = dict(graph.steps), []
     for ref in graph.outputs:
         number = max(steps) + 1
-        steps[number] = random_graphs.Step("nn.relu", (ref,), {})
+        steps[number] = random_graphs.Step("nn.relu", (ref,), {"seed": 0})
         outputs.append((number, 0))
     graph = random_graphs.Graph(steps, outputs)
     mod = dnnl.partition_for_dnnl(graph.module(ROWS), prune=False)
@@ -76,7 +76,7 @@ NAMES = [name for name in TABLE if not name.startswith("qnn.") and name not in _
 
 @pytest.mark.parametrize("name", [*NAMES, *composites(TABLE)])
 def test_every_row_of_the_policy_is_drawn_and_offloaded(name):
-    assert name in ROWS, f"add a row for {name} to one of the files dnnl_graphs/rows_*.py"
+    assert name in ROWS, f"add a row for {name} to one of the files in `rows`"
     if name == "cast" and not any(map(cpu.computes, cpu.REAL[1:])):
         pytest.skip("oneDNN has no type but float32 on this CPU")
     assert any(offloaded(graph, name) for graph in singles(ROWS[name]))
@@ -99,11 +99,11 @@ def residual():
     step = random_graphs.Step
     steps = {
         0: step("input", (), {"shape": (1, 4, 6, 6), "dtype": "float32"}),
-        1: step("nn.relu", ((0, 0),), {}),
-        2: step("tanh", ((1, 0),), {}),
+        1: step("nn.relu", ((0, 0),), {"seed": 0}),
+        2: step("tanh", ((1, 0),), {"seed": 0}),
         3: step("add", ((2, 0), (1, 0)), {"swapped": False}),
-        4: step("nn.softmax", ((3, 0),), {"axis": 1}),
-        5: step("sigmoid", ((4, 0),), {}),
+        4: step("nn.softmax", ((3, 0),), {"seed": 0}),
+        5: step("sigmoid", ((4, 0),), {"seed": 0}),
     }
     return random_graphs.Graph(steps, [(4, 0), (5, 0)])
 
@@ -120,21 +120,12 @@ def test_a_failure_is_made_small():
     assert smallest.steps[3].attrs["shape"] == (1, 1, 1, 1)
 
 
-def test_a_graph_that_ends_the_process_is_not_built_here():
-    """TVM's rule of the types of group_norm crashes on a tensor of rank 0."""
-    step = random_graphs.Step
-    affine = dict(epsilon=0.1, num_groups=1, scale=False, center=False)
-    steps = {
-        0: step("input", (), {"shape": (1, 1), "dtype": "float32"}),
-        1: step("min", ((0, 0),), {"axis": (0, 1), "keepdims": True}),
-        2: step("nn.group_norm", ((1, 0),), {"axis": 0, **affine}),
-    }
+def test_a_graph_that_ends_the_process_is_left_out(monkeypatch):
+    def crash(function, calls):
+        return [Crashed("code -11") for _ in calls]
 
-    def fails(graph):
-        return {"min", "nn.group_norm"} <= {step.op for step in graph.steps.values()}
-
-    smallest = shrinking.shrink(random_graphs.Graph(steps, [(2, 0)]), fails)
-    assert smallest.steps[1].attrs["keepdims"]
+    monkeypatch.setattr(shrinking, "isolated_each", crash)
+    assert shrinking.shrink(residual(), lambda graph: True).steps == residual().steps
 
 
 def test_depth():
@@ -174,8 +165,8 @@ def test_other_types_of_real_numbers(real):
     step = random_graphs.Step
     steps = {
         0: step("input", (), {"shape": (2, 8), "dtype": "float32"}),
-        1: step("nn.dense", ((0, 0),), {"units": 3, "constant": True}),
-        2: step("nn.bias_add", ((1, 0),), {"axis": 1, "constant": False}),
+        1: step("nn.dense", ((0, 0),), {"seed": 0, "constant": True}),
+        2: step("nn.bias_add", ((1, 0),), {"seed": 0, "constant": False}),
     }
     mod = random_graphs.Graph(steps, [(2, 0)]).module(ROWS, real)
     assert {var.checked_type.dtype for var in mod["main"].params} == {real}
@@ -225,31 +216,13 @@ def test_calls_after_a_crash_have_a_process_too():
     assert [type(result) for result in results] == [type(None), Crashed, type(None)]
 
 
-def pool(kind, **attrs):
-    """Return a graph of a pool whose last window is after the data if it is there."""
-    attrs = dict(pool_size=(2,), strides=(3,), padding=(1, 1), layout="NCW", **attrs)
-    steps = {
-        0: random_graphs.Step("input", (), {"shape": (1, 2, 4), "dtype": "float32"}),
-        1: random_graphs.Step(f"nn.{kind}_pool1d", ((0, 0),), attrs),
-        2: random_graphs.Step("tanh", ((1, 0),), {}),
-    }
-    return random_graphs.Graph(steps, [(2, 0)])
-
-
 @pytest.mark.parametrize("real", ["float32", "float16", "bfloat16"])
 def test_the_maximum_of_nothing_goes_no_further(real):
+    """TVM's lowest number is not in the output, and the pool is not on oneDNN."""
     if not cpu.computes(real):
         pytest.skip(f"oneDNN has no {real} on this CPU")
-    verdict = random_graphs.judge(pool("max", ceil_mode=False), real=real)
-    assert verdict.kind == judging.SAME and verdict.report["offloaded"] == 2
-    verdict = random_graphs.judge(pool("max", ceil_mode=True), real=real)
-    # TVM's lowest number is not in the output, and the pool is not on oneDNN.
+    graphs = (random_graphs.single(seed, ROWS["nn.max_pool1d"], ROWS) for seed in range(40))
+    graph = next(graph for graph in graphs if "clip" in str(graph.module(ROWS, real)))
+    verdict = random_graphs.judge(graph, real=real)
     assert verdict.kind == judging.SAME and verdict.report["ops"]["clip"]["offloaded"] == 1
     assert verdict.report["ops"]["nn.max_pool1d"]["offloaded"] == 0
-
-
-def test_there_is_no_mean_of_nothing():
-    counts = dict(count_include_pad=False)
-    assert random_graphs.judge(pool("avg", ceil_mode=False, **counts)).kind == judging.SAME
-    with pytest.raises(ValueError, match="nothing but padding"):
-        pool("avg", ceil_mode=True, **counts).module(ROWS)

@@ -25,7 +25,6 @@ import itertools
 import json
 import math
 import random
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -33,20 +32,18 @@ import tvm
 from tvm import relay
 from tvm.contrib.onednn import cpu
 from tvm.contrib.onednn.ir.dim import Dim, substituted
-from tvm.contrib.onednn.ir.node import CALL, INPUT, Node
 from tvm.contrib.onednn.ir.op import infer
 from tvm.contrib.onednn.ir.op_view import Tensor
-from tvm.contrib.onednn.ops.draw import Draw
 from tvm.contrib.onednn.ops.rules import Rules
 from tvm.contrib.onednn.ops.table import COMPARISONS, TABLE
 from tvm.relay.op.contrib import dnnl
 from tvm.relay.op.contrib._dnnl.ir.dataflow_graph import is_partition
 from tvm.relay.op.contrib._dnnl.ir.relay_view import plain_attrs, view_of
-from tvm.relay.op.contrib._dnnl.write_ops import written
 
 from dnnl_tests import direct
 from dnnl_tests import graphs as random_graphs
 from dnnl_tests.graphs import draw, quantized
+from dnnl_tests.graphs.calls import alone, call_of, drawn, function
 from dnnl_tests.graphs.graph import numpy_type, values
 from dnnl_tests.marks import nightly_after
 
@@ -70,43 +67,6 @@ EXACT = {
 FEW_NUMBERS = 16
 SLOW = ("nn.lrn", *COMPARISONS)
 DTYPES = [dtype for dtype in ("float32", "bfloat16", "float16") if cpu.computes(dtype)]
-
-
-def alone(call, with_constants=True):
-    """Return a call with a variable for each operand, or each that is no constant, and these."""
-    params = []
-
-    def operand(arg):
-        # The value of a pad, for example, is to be known.
-        if isinstance(arg, relay.Constant) and (with_constants or not arg.data.shape):
-            return arg
-        if isinstance(arg, relay.Tuple):
-            return relay.Tuple([operand(field) for field in arg.fields])
-        type_ = relay.transform.InferTypeLocal(arg)
-        params.append(relay.var(f"x{len(params)}", type_annotation=type_))
-        return params[-1]
-
-    return relay.Call(call.op, [operand(arg) for arg in call.args], call.attrs), params
-
-
-def function(call, params):
-    """Return a typed function of a call; of a batch_norm's results it has the first only."""
-    relay.transform.InferTypeLocal(call)
-    body = call
-    if isinstance(call.checked_type, relay.TupleType):
-        count = 1 if call.op.name == "nn.batch_norm" else len(call.checked_type.fields)
-        fields = [relay.TupleGetItem(call, i) for i in range(count)]
-        body = fields[0] if count == 1 else relay.Tuple(fields)
-    mod = tvm.IRModule.from_expr(relay.Function(params, body))
-    return relay.transform.InferType()(mod)["main"]
-
-
-def call_of(func):
-    """Return the call that a function of `function` makes."""
-    body = func.body
-    while not isinstance(body, relay.Call):
-        body = body.fields[0] if isinstance(body, relay.Tuple) else body.tuple_value
-    return body
 
 
 def results_of(func):
@@ -160,33 +120,6 @@ def opened(func, seed):
         type_ = relay.TensorType(shape, param.checked_type.dtype)
         params.append(relay.var(param.name_hint, type_annotation=type_))
     return function(relay.bind(call_of(func), dict(zip(func.params, params))), params)
-
-
-def operand(d, value, dtypes, is_first):
-    """Return a value that was drawn by the schema, of one of the types in the place of float32."""
-    if isinstance(value, list):
-        return [operand(d, each, dtypes, is_first and k == 0) for k, each in enumerate(value)]
-    dtype = (
-        d.choice(dtypes[:1] if is_first else dtypes) if value.dtype == "float32" else value.dtype
-    )
-    if value.shape and (is_first or d.chance(0.2)):
-        return relay.var("x", shape=value.shape, dtype=str(dtype))
-    return relay.const(tvm.nd.array(value.astype(numpy_type(str(dtype)))))
-
-
-def drawn(name, seed, real):
-    """Return a call of an op of the table."""
-    d = Draw(seed, edges=True)
-    call = TABLE[name].draw(d)
-    dtypes = (d.choice(draw.EDGE_DTYPES), real) if d.chance(0.15) else (real,)
-    args = [operand(d, value, dtypes, k == 0) for k, value in enumerate(call.values)]
-    attrs = {key: value for key, value in call.attrs.items() if (key, value) != ("out_dtype", "")}
-    if name == "contrib_reverse_reshape":
-        return relay.reverse_reshape(*args, **attrs)
-    nodes = [Node(INPUT, None, [], each) for each in call.types()]
-    type_ = Tensor((), attrs.get("dtype", real))
-    expr = written(Node(CALL, name, nodes, type_, SimpleNamespace(**attrs)), args)
-    return expr.astuple() if isinstance(expr, relay.TupleWrapper) else expr
 
 
 def cases(name, seeds, with_constants=True):

@@ -34,13 +34,11 @@ from tvm.relay.op.contrib._dnnl.ir.relay_view import view_of
 
 from dnnl_tests import graphs as random_graphs
 from dnnl_tests.graphs import draw
+from dnnl_tests.graphs.calls import alone, drawn, function
 from dnnl_tests.graphs.test_infer import (
     DIRECT,
     FOUND,
     ROWS,
-    alone,
-    drawn,
-    function,
     opened,
     problems_of,
 )

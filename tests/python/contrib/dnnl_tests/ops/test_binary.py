@@ -87,27 +87,6 @@ def test_fused_to_a_convolution_with_padding(op):
     testing.assert_close(results, [conv2d(between, v, attrs)], 4e-5)
 
 
-BROADCAST = {
-    "both": ((4, 1), (1, 5)),
-    "both-of-images": ((2, 16, 1, 1), (2, 1, 9, 9)),
-    "rank": ((7, 1), (3, 1, 5)),
-    "alternating": ((2, 3, 4, 5), (3, 1, 5)),
-    "alternating-first": ((2, 1, 4, 1), (2, 3, 4, 5)),
-    "first": ((5,), (4, 5)),
-}
-
-
-@pytest.mark.parametrize("lhs, rhs", BROADCAST.values(), ids=BROADCAST.keys())
-@pytest.mark.parametrize("op", [*OPS, "less", "greater_equal", "equal"])
-def test_broadcast(op, lhs, rhs):
-    """OneDNN broadcasts its second source along one run of axes, or all but one."""
-    x, y = few(*lhs) + np.float32(3), few(*rhs, seed=1) + np.float32(3)
-    results = run(getattr(relay, op)(var("x", lhs), var("y", rhs)), {"x": x, "y": y})
-    want = OPS[op](x, y) if op in OPS else getattr(np, op)(x, y)
-    assert results.shape == want.shape
-    np.testing.assert_array_equal(results, want)
-
-
 @pytest.mark.parametrize("op", ["add", "divide"])
 def test_broadcast_with_post_ops(op):
     x, y = 2 + rand(2, 16, 1, 1), 2 + rand(2, 1, 9, 9, seed=1)

@@ -91,26 +91,6 @@ def scaled(x, gamma, beta, axis, attrs):
     return x + beta.astype("float64").reshape(shape) if attrs.get("center", True) else x
 
 
-def run_norm(op, shape, axis, attrs, reference, kinds):
-    """Run a normalization with random factors; `reference` is the result without them."""
-    x = 3 + 2 * rand(*shape)
-    gamma, beta = rand(shape[axis], seed=1), rand(shape[axis], seed=2)
-    names = {"gamma": gamma, "beta": beta}
-    variables = [var(name, value.shape) for name, value in names.items()]
-    expr = op(var("x", shape), *variables, axis=axis, **attrs)
-    expected = scaled(reference(x.astype("float64")), gamma, beta, axis, attrs)
-    run_alone(expr, {"x": x}, names, expected, kinds=kinds, rtol=NORM_RTOL)
-
-
-FLAGS = {
-    "both": {},
-    "no-scale": dict(scale=False),
-    "no-center": dict(center=False),
-    "neither": dict(scale=False, center=False),
-    "epsilon": dict(epsilon=0.3),
-}
-
-
 def test_layer_norm_of_little_variance_depends_on_epsilon():
     """An epsilon of 0 or of another magnitude would be far off."""
     x = 1e-3 * rand(4, 32)
@@ -133,17 +113,6 @@ def test_group_norm_is_what_tvm_computes():
         rtol=NORM_RTOL,
         options={"prune": False},
     )
-
-
-@pytest.mark.parametrize("attrs", FLAGS.values(), ids=FLAGS.keys())
-def test_instance_norm_of_one_image_with_channels_last(attrs):
-    """OneDNN's batch normalization has fast code for it."""
-
-    def reference(x):
-        return normalized(x, (1, 2), attrs.get("epsilon", 1e-5))
-
-    kinds = ["batch_normalization"]
-    run_norm(relay.nn.instance_norm, (1, 6, 5, 20), 3, attrs, reference, kinds)
 
 
 @json_only

@@ -43,16 +43,6 @@ def test_avg_pool_that_counts_the_padding_up_to_the_end_of_the_last_window():
     run_single(expr, {"x": x}, None, pool(x, "avg", attrs), "nn.avg_pool2d", "pooling")
 
 
-@pytest.mark.parametrize("output_size", [None, (), (2,), (2, 2)], ids=str)
-def test_adaptive_output_size(output_size):
-    """An absent size is that of the input, a single one counts for both dimensions."""
-    x = rand(1, 4, 6, 6)
-    expr = relay.nn.adaptive_avg_pool2d(var("x", x.shape), output_size=output_size)
-    expected = x if not output_size else x.reshape(1, 4, 2, 3, 2, 3).mean((3, 5), dtype="float64")
-    expected = expected.astype("float32")
-    run_single(expr, {"x": x}, None, expected, "nn.adaptive_avg_pool2d", "pooling")
-
-
 @pytest.mark.parametrize("spatial", SIZES)
 @pytest.mark.parametrize("kind", ["max", "avg"])
 @pytest.mark.parametrize("channels_last", [False, True], ids=["ncx", "nxc"])

@@ -26,6 +26,8 @@ from tvm.relay.op.contrib import dnnl
 from tvm.testing import dnnl as testing
 
 from dnnl_tests import direct
+from dnnl_tests.graphs import formulas
+from dnnl_tests.graphs.formulas import FORMULAS, gelu, sigmoid
 from dnnl_tests.reference import conv2d, rand
 from dnnl_tests.single_op import run_alone, var
 
@@ -34,155 +36,14 @@ RTOL = 4e-7
 F = relay.const
 
 
-def sigmoid(x):
-    return 1 / (1 + np.exp(-x))
-
-
-def erf(x):
-    return np.vectorize(math.erf)(x)
-
-
-def gelu(x):
-    return 0.5 * x * (1 + erf(x / np.sqrt(2)))
-
-
-def gelu_tanh(x):
-    return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
-
-
-def hard_swish(x):
-    return x * np.clip(x / 6 + 0.5, 0, 1)
-
-
-def hard_sigmoid(x):
-    return np.clip(x / 6 + 0.5, 0, 1)
-
-
 def relay_sqrt2(x):
-    return relay.erf(x / F(math.sqrt(2)))
-
-
-def cubic(x):
-    return F(math.sqrt(2 / math.pi)) * (x + F(0.044715) * relay.power(x, F(3.0)))
-
-
-def softplus(x):
-    return relay.log(F(1.0) + relay.exp(x))
+    return formulas.relay_sqrt2(x, F)
 
 
 def elu_tail(x):
-    return relay.nn.relu(F(1.0) - relay.exp(x))
+    return formulas.elu_tail(x, F)
 
 
-# name: (virtual op, expression, numpy function)
-FORMULAS = {
-    # As the importers of ONNX and PyTorch, and the exporters of PyTorch write them.
-    "gelu-onnx": ("gelu_erf", lambda x: (F(0.5) * x) * (F(1.0) + relay_sqrt2(x)), gelu),
-    "gelu-torch": (
-        "gelu_erf",
-        lambda x: x * (F(0.5) + relay.erf(x * F(0.5**0.5)) * F(0.5)),
-        gelu,
-    ),
-    "gelu-exported": ("gelu_erf", lambda x: x * (relay_sqrt2(x) + F(1.0)) * F(0.5), gelu),
-    "gelu-half-first": ("gelu_erf", lambda x: F(0.5) * (x * (F(1.0) + relay_sqrt2(x))), gelu),
-    "gelu-divided": ("gelu_erf", lambda x: (x * (F(1.0) + relay_sqrt2(x))) / F(2.0), gelu),
-    "gelu-factor-first": ("gelu_erf", lambda x: (relay_sqrt2(x) + F(1.0)) * (x * F(0.5)), gelu),
-    "fast-gelu-onnx": (
-        "gelu_tanh",
-        lambda x: (F(0.5) * x)
-        * (
-            F(1.0)
-            + relay.tanh(
-                F(math.sqrt(2 / math.pi)) * x
-                + F(0.044715 * math.sqrt(2 / math.pi)) * relay.power(x, F(3.0))
-            )
-        ),
-        gelu_tanh,
-    ),
-    "gelu-new": ("gelu_tanh", lambda x: F(0.5) * x * (F(1.0) + relay.tanh(cubic(x))), gelu_tanh),
-    "gelu-new-products": (
-        "gelu_tanh",
-        lambda x: F(0.5)
-        * x
-        * (F(1.0) + relay.tanh(x * F(0.7978845608) * (F(1.0) + F(0.044715) * x * x))),
-        gelu_tanh,
-    ),
-    "silu": ("swish", lambda x: x * relay.sigmoid(x), lambda x: x * sigmoid(x)),
-    "silu-swapped": ("swish", lambda x: relay.sigmoid(x) * x, lambda x: x * sigmoid(x)),
-    "quick-gelu": (
-        "swish",
-        lambda x: x * relay.sigmoid(F(1.702) * x),
-        lambda x: x * sigmoid(1.702 * x),
-    ),
-    "silu-quotient": (
-        "swish",
-        lambda x: x / (F(1.0) + relay.exp(relay.negative(x))),
-        lambda x: x * sigmoid(x),
-    ),
-    "hard-swish-onnx": (
-        "hard_swish",
-        lambda x: x * relay.clip(x * F(1 / 6) + F(0.5), 0, 1),
-        hard_swish,
-    ),
-    "hard-swish-torch": (
-        "hard_swish",
-        lambda x: x * (relay.clip(x + F(3.0), 0.0, 6.0) / F(6.0)),
-        hard_swish,
-    ),
-    "hard-swish-exported": (
-        "hard_swish",
-        lambda x: (x * relay.clip(x + F(3.0), 0.0, 6.0)) / F(6.0),
-        hard_swish,
-    ),
-    "hard-swish-sixth": (
-        "hard_swish",
-        lambda x: F(1 / 6) * (relay.clip(F(3.0) + x, 0.0, 6.0) * x),
-        hard_swish,
-    ),
-    "hard-swish-other": (
-        "hard_swish",
-        lambda x: x * relay.clip(x * F(0.2) + F(0.4), 0, 1),
-        lambda x: x * np.clip(x * 0.2 + 0.4, 0, 1),
-    ),
-    "hard-sigmoid-onnx": (
-        "hard_sigmoid",
-        lambda x: relay.clip(x * F(0.2) + F(0.5), 0, 1),
-        lambda x: np.clip(x * 0.2 + 0.5, 0, 1),
-    ),
-    "hard-sigmoid-torch": (
-        "hard_sigmoid",
-        lambda x: relay.clip(x + F(3.0), 0.0, 6.0) / F(6.0),
-        hard_sigmoid,
-    ),
-    "hard-sigmoid-minus": (
-        "hard_sigmoid",
-        lambda x: relay.clip(x - F(-3.0), 0.0, 6.0) * F(1 / 6),
-        hard_sigmoid,
-    ),
-    "softplus": ("softplus", softplus, lambda x: np.log1p(np.exp(x))),
-    "mish": (
-        "mish",
-        lambda x: x * relay.tanh(softplus(x)),
-        lambda x: x * np.tanh(np.log1p(np.exp(x))),
-    ),
-    "elu-onnx": (
-        "elu",
-        lambda x: F(-0.7) * elu_tail(x) + relay.nn.relu(x),
-        lambda x: np.where(x > 0, x, 0.7 * np.expm1(np.minimum(x, 0))),
-    ),
-    "elu-difference": (
-        "elu",
-        lambda x: relay.nn.relu(x) - elu_tail(x),
-        lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0))),
-    ),
-    "rsqrt": ("rsqrt", lambda x: F(1.0) / relay.sqrt(x), lambda x: 1 / np.sqrt(x)),
-    "reciprocal": ("pow", lambda x: F(2.5) / x, lambda x: 2.5 / x),
-    "square": ("pow", lambda x: relay.power(x, F(2.0)), lambda x: x**2),
-    "root": ("pow", lambda x: relay.power(x, F(0.5)), np.sqrt),
-    "cube": ("pow", lambda x: relay.power(x, F(3.0)), lambda x: x**3),
-    "fraction": ("pow", lambda x: relay.power(x, F(0.7)), lambda x: x ** np.float64(0.7)),
-    "difference": ("linear", lambda x: F(2.5) - x, lambda x: 2.5 - x),
-}
 POSITIVE = ("rsqrt", "reciprocal", "root", "fraction")
 SHAPE = (4, 8, 16)
 
@@ -196,7 +57,7 @@ def test_formula(name):
     kinds = ["eltwise"] * (2 if op == "rsqrt" else 1)
     reference = function(x.astype("float64"))
     run_alone(
-        expr(var("x", SHAPE)),
+        expr(var("x", SHAPE), F),
         {"x": x},
         None,
         reference,
@@ -212,7 +73,7 @@ def test_tvm_runs_what_is_pruned(name):
     _, expr, function = FORMULAS[name]
     low = 0.5 if name in POSITIVE else -8
     x = np.linspace(low, 8, 100, dtype="float32")
-    mod = tvm.IRModule.from_expr(expr(var("x", x.shape)))
+    mod = tvm.IRModule.from_expr(expr(var("x", x.shape), F))
     pruned = dnnl.partition_for_dnnl(mod)
     assert testing.offload(pruned).partitions == 0
     assert not testing.offload(pruned).composites

@@ -16,17 +16,17 @@
 # under the License.
 """The ops that graphs are drawn from.
 
-A unary op without attributes needs no row of its own, unless it should read others than positive
-values.
+An op of the table needs a row of its own only if it reads several tensors of the graph; of the
+others, the schema draws the attributes and parameters.
 """
 
-from tvm.contrib.onednn.ops.table import PLAIN
+from tvm.contrib.onednn.ops.table import TABLE
 
-from . import binary, conv, eltwise, matmul, norm, pool, recurrent, view
+from . import binary, composites, drawn, eltwise, joins, matmul, recurrent
 
-_FAMILIES = (conv, matmul, recurrent, pool, norm, eltwise, binary, view)
+_FAMILIES = (composites, matmul, recurrent, eltwise, binary, joins)
 
 ROWS = {row.name: row for family in _FAMILIES for row in family.ROWS}
-for _name in PLAIN:
-    if not _name.startswith("dnnl."):
-        ROWS.setdefault(_name, eltwise.of_positive(_name))
+for _name in TABLE:
+    if not _name.startswith(("dnnl.", "qnn.")):
+        ROWS.setdefault(_name, drawn.row(_name))

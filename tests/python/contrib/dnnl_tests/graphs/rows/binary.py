@@ -65,16 +65,6 @@ def _binary(name, second=lambda b, y: y.expr):
     return Row(name, _draw, build, 4)
 
 
-def _draw_bias_add(draw):
-    x = draw.data()
-    rank = draw.tensor(x).rank
-    return [x], dict(axis=draw.choice([min(1, rank - 1), -1, draw.integer(-rank, rank - 1)]))
-
-
-def _bias_add(b, x, axis):
-    return relay.nn.bias_add(x.expr, b.param([x.shape[axis]]), axis)
-
-
 def _draw_comparison(draw):
     # Of what is computed the last bit may decide.
     x = draw.data(inputs_only=True)
@@ -113,5 +103,4 @@ ROWS = (
     _binary("divide", positive),
     _binary("maximum"),
     _binary("minimum"),
-    Row("nn.bias_add", _draw_bias_add, _bias_add, 3),
 )

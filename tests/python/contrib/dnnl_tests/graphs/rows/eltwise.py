@@ -14,48 +14,15 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Unary elementwise ops, and functions of several ops in the spellings of exporters."""
+"""Casts, ops that stay on TVM, and functions of several ops in the spellings of exporters."""
 
 import math
 
 from tvm import relay
 
+from .. import formulas
 from ..draw import ANY
-from ..row import Row, bounded, one, op, plain, positive
-
-
-def _plain(name, **limits):
-    return plain(name, one(**limits))
-
-
-def _of_bounded(name):
-    return Row(name, one(), lambda b, x: op(name)(bounded(x)))
-
-
-def of_positive(name):
-    """Make the row of a function of positive values."""
-    return Row(name, one(), lambda b, x: op(name)(positive(b, x)))
-
-
-def _draw_clip(draw):
-    low = draw.number(-2, 1)
-    bounds = [(low, low + draw.number(0, 3)), (0.0, 6.0), (0.0, 1.0), (-1.0, 1.0)]
-    bounds = draw.choice(bounds)
-    return [draw.data(dtypes=ANY)], dict(a_min=bounds[0], a_max=bounds[1])
-
-
-def _draw_leaky_relu(draw):
-    return [draw.data()], dict(alpha=draw.choice([0.1, 0.01, 0.0, 1.5, -0.5]))
-
-
-def _draw_prelu(draw):
-    x = draw.data(range(2, 7))
-    rank = draw.tensor(x).rank
-    return [x], dict(axis=draw.integer(0, rank - 1))
-
-
-def _prelu(b, x, axis):
-    return relay.nn.prelu(x.expr, b.param([x.shape[axis]]), axis)
+from ..row import Row, bounded, one, positive
 
 
 def _draw_cast(draw):
@@ -68,81 +35,6 @@ def _draw_cast(draw):
 
 def _cast(b, x, dtype):
     return relay.cast(x.expr, b.real if dtype == "float32" else dtype)
-
-
-def _jumping(name):
-    """Make the row of a function that jumps, of inputs only: the last bit may decide."""
-    return plain(name, one(inputs_only=True), 1)
-
-
-def _spelled(name, *spellings):
-    """Make the row of a formula with several spellings."""
-
-    def draw(draw):
-        return [draw.data()], dict(spelling=draw.integer(0, len(spellings) - 1))
-
-    return Row(name, draw, lambda b, x, spelling: spellings[spelling](b, x))
-
-
-def _with(name, low, high, build):
-    """Make the row of a formula with a number."""
-
-    def draw(draw):
-        return [draw.data()], dict(number=draw.number(low, high))
-
-    return Row(name, draw, build)
-
-
-def _elu(b, x, number):
-    one_minus = relay.nn.relu(b.scalar(1.0) - relay.exp(x.expr))
-    return b.scalar(-number) * one_minus + relay.nn.relu(x.expr)
-
-
-def _gelu_erf(b, x):
-    gate = relay.erf(x.expr / b.scalar(math.sqrt(2.0))) + b.scalar(1.0)
-    return (x.expr * gate) * b.scalar(0.5)
-
-
-def _gelu_erf_of_product(b, x):
-    gate = b.scalar(0.5) + b.scalar(0.5) * relay.erf(x.expr * b.scalar(math.sqrt(0.5)))
-    return x.expr * gate
-
-
-def _gelu_tanh(b, x):
-    cube = relay.power(x.expr, b.scalar(3.0)) * b.scalar(0.044715)
-    inner = (x.expr + cube) * b.scalar(math.sqrt(2 / math.pi))
-    return b.scalar(0.5) * x.expr * (relay.tanh(inner) + b.scalar(1.0))
-
-
-def _gelu_tanh_of_products(b, x):
-    cube = b.scalar(0.044715) * x.expr * x.expr * x.expr
-    inner = b.scalar(math.sqrt(2 / math.pi)) * (x.expr + cube)
-    return x.expr * (b.scalar(0.5) * (b.scalar(1.0) + relay.tanh(inner)))
-
-
-def _hard_sigmoid(b, x):
-    return relay.clip(x.expr * b.scalar(1 / 6) + b.scalar(0.5), 0.0, 1.0)
-
-
-def _hard_sigmoid_of_sum(b, x):
-    return relay.clip(x.expr + b.scalar(3.0), 0.0, 6.0) / b.scalar(6.0)
-
-
-def _hard_swish(b, x):
-    return x.expr * relay.clip(x.expr + b.scalar(3.0), 0.0, 6.0) / b.scalar(6.0)
-
-
-def _hard_swish_of_gate(b, x):
-    return _hard_sigmoid(b, x) * x.expr
-
-
-def _mish(b, x):
-    x = bounded(x, 10.0)
-    return x * relay.tanh(relay.log(b.scalar(1.0) + relay.exp(x)))
-
-
-def _softplus(b, x):
-    return relay.log(relay.exp(bounded(x, 10.0)) + b.scalar(1.0))
 
 
 def _power(b, x, number):
@@ -182,50 +74,34 @@ def _masked_softmax(b, x):
     return relay.where(is_masked, b.scalar(0.0), relay.nn.softmax(x.expr))
 
 
+def _formula(op):
+    """Make the row of a formula with several spellings."""
+    spellings = [make for name, make, _ in formulas.FORMULAS.values() if name == op]
+
+    def draw(draw):
+        return [draw.data()], dict(spelling=draw.integer(0, len(spellings) - 1))
+
+    def build(b, x, spelling):
+        data = positive(b, x) if op == "rsqrt" else x.expr
+        if op in ("mish", "softplus"):
+            data = bounded(x, 10.0)
+        return spellings[spelling](data, b.scalar)
+
+    return Row(f"dnnl.{op}", draw, build)
+
+
 def _draw_power(draw):
     return [draw.data()], dict(number=draw.choice([2.0, 3.0, 0.5, -0.5, -1.0, 1.0, 1.7]))
 
 
 ROWS = (
-    _jumping("ceil"),
-    _jumping("floor"),
-    _jumping("sign"),
-    _jumping("trunc"),
-    _plain("cos")._replace(weight=1),
-    _plain("sin")._replace(weight=1),
-    _plain("nn.relu", dtypes=ANY)._replace(weight=4),
-    plain("nn.leaky_relu", _draw_leaky_relu),
-    Row("nn.prelu", _draw_prelu, _prelu),
-    _plain("abs", dtypes=ANY),
-    plain("clip", _draw_clip),
-    _of_bounded("exp"),
-    of_positive("log")._replace(weight=1),
-    _plain("negative", dtypes=ANY),
-    of_positive("rsqrt"),
-    _plain("sigmoid"),
-    of_positive("sqrt"),
-    _plain("tanh"),
     Row("cast", _draw_cast, _cast),
     # These stay on TVM, and so make seams.
-    _plain("atan")._replace(weight=1),
-    _of_bounded("erf")._replace(weight=1),
-    _with("dnnl.elu", 0.1, 2.0, _elu),
-    _spelled("dnnl.gelu_erf", _gelu_erf, _gelu_erf_of_product),
-    _spelled("dnnl.gelu_tanh", _gelu_tanh, _gelu_tanh_of_products),
-    _spelled("dnnl.hard_sigmoid", _hard_sigmoid, _hard_sigmoid_of_sum),
-    _spelled("dnnl.hard_swish", _hard_swish, _hard_swish_of_gate),
-    _with("dnnl.linear", -2.0, 2.0, lambda b, x, number: b.scalar(number) - x.expr),
-    _spelled("dnnl.masked_softmax", _masked_softmax),
-    Row("dnnl.mish", one(), _mish),
-    _spelled("dnnl.nan_safe_softmax", _nan_safe_softmax),
+    Row("atan", one, lambda b, x: relay.atan(x.expr), 1),
+    Row("erf", one, lambda b, x: relay.erf(bounded(x)), 1),
+    *map(_formula, sorted({op for op, *_ in formulas.FORMULAS.values()} - {"pow"})),
+    Row("dnnl.masked_softmax", one, _masked_softmax),
+    Row("dnnl.nan_safe_softmax", one, _nan_safe_softmax),
     Row("dnnl.pow", _draw_power, _power),
     Row("dnnl.rms_norm", _draw_rms_norm, _rms_norm, 3),
-    _spelled("dnnl.rsqrt", lambda b, x: b.scalar(1.0) / relay.sqrt(positive(b, x))),
-    Row("dnnl.softplus", one(), _softplus),
-    _spelled(
-        "dnnl.swish",
-        lambda b, x: x.expr * relay.sigmoid(x.expr),
-        lambda b, x: x.expr / (b.scalar(1.0) + relay.exp(relay.negative(x.expr))),
-        lambda b, x: relay.sigmoid(x.expr * b.scalar(1.702)) * x.expr,
-    ),
 )

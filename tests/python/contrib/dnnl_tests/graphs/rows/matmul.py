@@ -14,43 +14,13 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Matmuls."""
+"""Matmuls of two tensors of a graph."""
 
 from tvm import relay
 
 from ..row import Row, bounded
 
 UNITS = (1, 3, 8, 16, 17, 32)
-
-
-def _draw_dense(draw):
-    x = draw.data([2, 2, 2, 3, 4])
-    return [x], dict(units=draw.choice(UNITS))
-
-
-def _dense(bias=False, relu=False):
-    def build(b, x, units):
-        inner = x.shape[-1]
-        expr = relay.nn.dense(x.expr, b.param([units, inner], fan_in=inner))
-        if bias:
-            expr = expr + b.param([units])
-        return relay.nn.relu(expr) if relu else expr
-
-    return build
-
-
-def _draw_matmul(draw):
-    x = draw.data([2, 2, 3])
-    transpose_a = draw.tensor(x).rank == 2 and draw.chance(0.3)
-    flags = dict(transpose_a=transpose_a, transpose_b=draw.chance(0.5))
-    return [x], dict(units=draw.choice(UNITS), **flags)
-
-
-def _matmul(b, x, units, transpose_a, transpose_b):
-    inner = x.shape[-2] if transpose_a else x.shape[-1]
-    shape = [units, inner] if transpose_b else [inner, units]
-    weight = b.param(shape, fan_in=inner)
-    return relay.nn.matmul(x.expr, weight, None, "", transpose_a, transpose_b)
 
 
 def _draw_batch_matmul(draw):
@@ -103,10 +73,5 @@ def _attention(b, x, masked, merged):
 
 ROWS = (
     Row("dnnl.attention", _draw_attention, _attention),
-    Row("nn.dense", _draw_dense, _dense(), 6),
-    Row("nn.matmul", _draw_matmul, _matmul, 3),
     Row("nn.batch_matmul", _draw_batch_matmul, _batch_matmul, 5),
-    Row("dnnl.dense_bias_relu", _draw_dense, _dense(True, True)),
-    Row("dnnl.dense_bias", _draw_dense, _dense(True, False)),
-    Row("dnnl.dense_relu", _draw_dense, _dense(False, True)),
 )
