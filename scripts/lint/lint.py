@@ -82,6 +82,7 @@ def main(args):
         ("forbidden strings", text_rules.check_forbidden(root, files, tables / "forbidden.txt")),
         ("the shared package without TVM", text_rules.check_package(root)),
         ("the layers of the shared package", text_rules.check_layers(root)),
+        ("importers apart from the backend", text_rules.check_importers(root)),
         (f"compiles with oneDNN {newest}", newest_onednn.check_compiles(runner, layout)),
     ]
     failed = 0

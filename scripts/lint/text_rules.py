@@ -34,6 +34,18 @@ _PACKAGES = {"ml_dtypes", "numpy", "dnnl_report_page", "google", "onnx", "onnxru
 # Its folders: each may import those before it, and the files beside them that import no folder.
 _LAYERS = ("ir", "ops", "frontend", "rewrites", "partition", "report", "verify")
 
+# The importers of each TVM, and the files in which they and the backend may import each other.
+_IMPORTERS = ("python/tvm/relax/frontend/_dnnl", "python/tvm/relay/frontend/onnx_repairs")
+_MEETING_POINTS = {f"{folder}/backend.py" for folder in _IMPORTERS}
+_MEETING_POINTS.add("python/tvm/relax/backend/contrib/_dnnl/importers.py")
+_OF_IMPORTERS = (
+    r"(tvm_dnnl\._frontend|tvm\.relax\.frontend\._dnnl|tvm\.relay\.frontend\.onnx_repairs)\b"
+)
+_OF_BACKEND = (
+    r"(tvm_dnnl(?!\._frontend)|tvm\.relax\.backend|tvm\.relay\.op\.contrib"
+    rf"|tvm\.contrib\.onednn\.({'|'.join(set(_LAYERS) - {'frontend'})}))\b"
+)
+
 
 def list_files(root):
     """Return the files of the checkout, relative to it: tracked, or new and not ignored."""
@@ -153,3 +165,31 @@ def check_layers(root):
         later = _LAYERS[_LAYERS.index(path.parts[0]) + 1 :]
         if name in later or name in users:
             yield f"{PACKAGE}/{path}:{number}: {path.parts[0]} imports {name}, a later layer"
+
+
+def check_importers(root):
+    """Yield a message for each import between importers and backend outside of the meeting points.
+
+    Importers may import the shared package's `frontend`, and the files that lie beside its folders.
+    """
+    for path in sorted((root / "python" / "tvm").rglob("*.py")):
+        name = path.relative_to(root).as_posix()
+        is_importer = name.startswith(_IMPORTERS)
+        other = _OF_BACKEND if is_importer else _OF_IMPORTERS
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            for module in _modules(path.relative_to(root / "python"), node):
+                if re.match(other, module) and name not in _MEETING_POINTS:
+                    side = "the importers import" if is_importer else "the backend imports"
+                    yield f"{name}:{node.lineno}: {side} {module}"
+                    break
+
+
+def _modules(path, node):
+    """Return the absolute names of what an import in a file below python/ names."""
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if not isinstance(node, ast.ImportFrom):
+        return []
+    base = path.parents[node.level - 1].parts if node.level else ()
+    module = ".".join([*base, *filter(None, [node.module])])
+    return [f"{module}.{alias.name}" for alias in node.names]

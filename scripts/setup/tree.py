@@ -78,6 +78,7 @@ def for_relay(root):
 PLUGIN_FOLDERS = {
     "scripts/plugin": "",
     "python/tvm/relax/backend/contrib": "tvm_dnnl/",
+    "python/tvm/relax/frontend/_dnnl": "tvm_dnnl/_frontend/",
     "python/tvm/contrib": "tvm_dnnl/contrib/",
 }
 

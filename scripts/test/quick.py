@@ -40,6 +40,7 @@ RULES = (
     (r"python/tvm/contrib/onednn/partition/fuse", (STAGES + "fusion", FIRST)),
     (r"python/.*/(?:_dnnl|onednn)/(rewrites|report|integration)/", (STAGES + "{0}",)),
     (r"python/tvm/contrib/onednn/(cache|export)", (STAGES + "integration",)),
+    (r"python/tvm/relay/frontend/", (STAGES + "onnx",)),
     (r"python/tvm/", (STAGES + "partition", STAGES + "fusion", FIRST)),
     (r"scripts/patchset/|patches/|cmake/(relax|utils)/", ("tests/python/patches",)),
     (r"scripts/|requirements/|dev\.py$|cmake/|CMakeLists", ("tests/python/dev",)),

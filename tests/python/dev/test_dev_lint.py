@@ -162,3 +162,29 @@ def test_no_import_goes_up_the_layers(tmp_path, file, text, message):
     assert list(text_rules.check_layers(tmp_path)) == [
         f"{folder}/{file}:3: {message}, a later layer"
     ]
+
+
+RELAX = "python/tvm/relax/backend/contrib/_dnnl"
+RELAX_IMPORTERS = "python/tvm/relax/frontend/_dnnl"
+RELAY_IMPORTERS = "python/tvm/relay/frontend/onnx_repairs"
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "message"),
+    [
+        (f"{RELAX}/pipeline.py", "from tvm_dnnl._frontend import onnx", "tvm_dnnl._frontend.onnx"),
+        (f"{RELAX_IMPORTERS}/onnx/pads.py", "from tvm_dnnl._dnnl.types import x", ".types.x"),
+        (f"{RELAX_IMPORTERS}/torch/a.py", "import tvm.contrib.onednn.ops.table", ".ops.table"),
+        (f"{RELAY_IMPORTERS}/pads.py", "from ...op.contrib import dnnl", ".op.contrib.dnnl"),
+        ("python/tvm/relay/op/contrib/dnnl.py", "from ...frontend import onnx_repairs", "repairs"),
+    ],
+)
+def test_importers_and_backend_meet_at_named_points(tmp_path, file, text, message):
+    write(tmp_path, f"{RELAX}/importers.py", "from tvm_dnnl._frontend.onnx import registration\n")
+    write(tmp_path, f"{RELAX_IMPORTERS}/backend.py", "from tvm_dnnl._dnnl.types import size_from\n")
+    free = "from tvm.contrib.onednn import progress\nfrom tvm.contrib.onednn.frontend import pads\n"
+    write(tmp_path, f"{RELAX_IMPORTERS}/onnx/x.py", f"from ..backend import dims\n{free}")
+    assert list(text_rules.check_importers(tmp_path)) == []
+    write(tmp_path, file, f"{text}\n")
+    (found,) = text_rules.check_importers(tmp_path)
+    assert found.startswith(f"{file}:1: ") and found.endswith(message)

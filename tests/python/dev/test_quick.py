@@ -51,6 +51,7 @@ SHARED = "python/tvm/contrib/onednn/"
         ("tests/python/graph/graph_reader.py", ["tests/python/graph", quick.RELAX], False),
         (SHARED + "rewrites/formulas.py", [STAGES + "rewrites", quick.RELAX], False),
         (RUNTIME + "dnnl_kernel.h", [STAGES + "c_source"], True),
+        ("python/tvm/relay/frontend/onnx_repairs/pools.py", [STAGES + "onnx"], False),
         (
             RELAY + "rewrites/fold_pad.py",
             [STAGES + "rewrites/test_fold_pad.py"],

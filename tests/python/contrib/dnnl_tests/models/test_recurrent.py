@@ -31,7 +31,7 @@ from tvm.contrib.onednn.ops.rules import Rules
 from tvm.contrib.onednn.ops.table import TABLE
 from tvm.contrib.onednn.rewrites import narrow_layers
 from tvm.contrib.onednn.rewrites.pipeline import rewrite
-from tvm.relay.frontend import onnx_repairs
+from tvm.relay.frontend.onnx_repairs import converters
 from tvm.relay.op.contrib import dnnl
 from tvm.relay.op.contrib._dnnl.reader import RelayGraph
 from tvm.relay.op.contrib._dnnl.writer import write
@@ -110,7 +110,7 @@ LAYERS = {
 
 @pytest.fixture(autouse=True)
 def _unrolled(monkeypatch):
-    monkeypatch.setattr(onnx_repairs, "unrolled_reason", lambda *_: "by the test")
+    monkeypatch.setattr(converters, "unrolled_reason", lambda *_: "by the test")
 
 
 @pytest.mark.parametrize("model", LAYERS.values(), ids=LAYERS)

@@ -22,9 +22,15 @@ import pytest
 import tvm
 from onnx import TensorProto, helper, numpy_helper
 from tvm import relay
-from tvm.relay.frontend import common, onnx_incremental
+from tvm.relay.frontend import common
 from tvm.relay.frontend import onnx as frontend
-from tvm.relay.frontend.onnx_incremental import fold_constant, infer_type, infer_value, shape_of
+from tvm.relay.frontend.onnx_repairs import incremental
+from tvm.relay.frontend.onnx_repairs.incremental import (
+    fold_constant,
+    infer_type,
+    infer_value,
+    shape_of,
+)
 from tvm.relay.op.contrib import dnnl
 from tvm.testing import dnnl as testing
 
@@ -131,7 +137,7 @@ def test_nothing_is_compiled(name, monkeypatch):
     def refuse(*args):
         raise AssertionError("TVM compiles a function for what it folds")
 
-    monkeypatch.setattr(onnx_incremental.common, "fold_constant", refuse)
+    monkeypatch.setattr(incremental.common, "fold_constant", refuse)
     relay.frontend.from_onnx(MODELS[name]())
 
 

@@ -14,17 +14,18 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""The importers of ONNX models and programs of PyTorch."""
+"""The importers of ONNX models and programs of PyTorch: all that the backend uses of them."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import tvm
 from tvm.contrib.onednn import compiler_lock
 from tvm.contrib.onednn.frontend.prepare import Shape, prepare
+from tvm.contrib.onednn.verify.check import Source
 
 if TYPE_CHECKING:
     import onnx
@@ -71,7 +72,7 @@ def from_onnx(
         An op of the model is not supported. TVM's importer has more errors, of various types.
     """
     prepared = prepare(model, shape, constants)
-    from .onnx import open_shapes, registration  # require the package onnx
+    from tvm_dnnl._frontend.onnx import open_shapes, registration  # require the package onnx
 
     registration.register()
     return open_shapes.import_model(prepared)
@@ -103,6 +104,20 @@ def from_exported_program(program) -> tvm.IRModule:
         cannot be imported, or not with the type that PyTorch gives it. The message names the node
         and the op, and says why.
     """
-    from .torch.program import import_program  # requires the package torch
+    from tvm_dnnl._frontend.torch.program import import_program  # requires the package torch
 
     return import_program(program)
+
+
+def program_source(program, run: Callable, inputs) -> Source:
+    """Return a program of `torch.export` as what a compiled model is compared with."""
+    from tvm_dnnl._frontend.torch.verify import ProgramSource  # requires the package torch
+
+    return ProgramSource(program, run, inputs)
+
+
+def dynamo_graph(graph_module, build: Callable) -> Callable:
+    """Return a graph of TorchDynamo as a function of tensors, which compiles it with `build`."""
+    from tvm_dnnl._frontend.torch.dynamo import Graph  # requires the package torch
+
+    return Graph(graph_module, build)

@@ -23,7 +23,7 @@ import logging
 import tvm
 from tvm.contrib.onednn import compiler_lock
 
-from . import verification
+from . import importers, verification
 from .codegen import generate
 from .compiled import host_target
 from .loaded import machine
@@ -61,7 +61,6 @@ def torch_backend(graph_module, example_inputs, *, options: dict | None = None):
         An option is invalid, as for `partition_for_dnnl`.
     """
     from .. import dnnl
-    from .torch.dynamo import Graph  # requires the package torch
 
     given = dict(options or {})
     target = given.pop("target", None) or host_target()
@@ -81,4 +80,4 @@ def torch_backend(graph_module, example_inputs, *, options: dict | None = None):
             _LOGGER.debug("verified: %s", note)
         return library
 
-    return Graph(graph_module, build)
+    return importers.dynamo_graph(graph_module, build)

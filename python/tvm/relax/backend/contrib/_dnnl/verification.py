@@ -34,7 +34,7 @@ from tvm.contrib.onednn.verify.onnx_source import OnnxSource
 from tvm.contrib.onednn.verify.table import Verification, errors
 
 from . import compiled
-from .importers import from_exported_program, from_onnx
+from .importers import from_exported_program, from_onnx, program_source
 from .reader import RelaxGraph
 
 
@@ -174,9 +174,7 @@ def source_of(
     if is_program(source):
         if inputs is None and not source.example_inputs:
             raise CannotRun("the program has no example inputs")
-        from .torch.verify import ProgramSource  # requires the package torch
-
-        return ProgramSource(source, run, inputs)
+        return program_source(source, run, inputs)
     onnx_model = prepare.with_inputs(source, shape, constants)
     return OnnxSource(onnx_model, lambda part, *args: run(from_onnx(part), *args), inputs)
 
