@@ -103,9 +103,15 @@ def test_axes_as_attributes(op, expected):
     np.testing.assert_array_equal(result, DATA[:1].reshape(expected))
 
 
+def test_bounds_as_attributes():
+    attrs = {"starts": [-2, 1], "ends": [9, -1], "axes": [1, 2]}
+    (result,) = evaluate_in_numpy(node("Slice", 1, **attrs), [DATA], 9)
+    np.testing.assert_array_equal(result, DATA[:, -2:9, 1:-1])
+
+
 INVALID = {
     "another op": ("Relu", [DATA], {}, 17),
-    "an older version": ("Slice", [DATA], {"starts": [0], "ends": [1]}, 9),
+    "an older version": ("Reshape", [DATA], {"shape": [24]}, 1),
     "an index that is too large": ("Gather", [DATA, ints(2)], {}, 17),
     "an axis of another size": ("Squeeze", [DATA, ints(0)], {}, 17),
     "a shape of another size": ("Reshape", [DATA, ints(5, 5)], {}, 17),

@@ -117,7 +117,6 @@ def evaluate_in_numpy(
 _FIRST_OPSETS = {
     **dict.fromkeys(("Add", "Equal", "Less", "Mul", "Sub"), 7),
     "Reshape": 5,
-    "Slice": 10,
 }
 
 
@@ -171,12 +170,14 @@ def _reshape(attrs: Mapping, data, shape):
     return data.reshape(sizes)
 
 
-def _slice(attrs: Mapping, data, starts, ends, axes=None, steps=None):
-    axes = range(len(starts)) if axes is None else axes.tolist()
-    steps = [1] * len(starts) if steps is None else steps.tolist()
+def _slice(attrs: Mapping, data, *bounds):
+    given = [each if each is None else each.tolist() for each in bounds]
+    # Attributes before opset 10.
+    given += [attrs.get(name) for name in ("starts", "ends", "axes", "steps")[len(given) :]]
+    starts, ends, axes, steps = given
     index = [slice(None)] * data.ndim
-    for axis, *bounds in zip(axes, starts.tolist(), ends.tolist(), steps):
-        index[axis] = slice(*bounds)
+    for k, part in enumerate(zip(starts, ends, steps or [1] * len(starts))):
+        index[k if axes is None else axes[k]] = slice(*part)
     return data[tuple(index)]
 
 
@@ -204,22 +205,27 @@ def _elementwise(function: np.ufunc) -> Callable:
     return evaluate_op
 
 
-_FUNCTIONS: dict[str, Callable] = {
-    "Add": _elementwise(np.add),
-    "Cast": _cast,
+#: Ops that move the elements of an array, or of all arrays for Concat, whatever the elements are.
+MOVES: dict[str, Callable] = {
     "Concat": _concat,
-    "ConstantOfShape": _constant_of_shape,
-    "Equal": _elementwise(np.equal),
     "Expand": _expand,
     "Gather": _gather,
+    "Reshape": _reshape,
+    "Slice": _slice,
+    "Squeeze": _squeeze,
+    "Transpose": _transpose,
+    "Unsqueeze": _unsqueeze,
+}
+
+_FUNCTIONS: dict[str, Callable] = {
+    **MOVES,
+    "Add": _elementwise(np.add),
+    "Cast": _cast,
+    "ConstantOfShape": _constant_of_shape,
+    "Equal": _elementwise(np.equal),
     "Less": _elementwise(np.less),
     "Mul": _elementwise(np.multiply),
     "Not": _not,
     "Range": _range,
-    "Reshape": _reshape,
-    "Slice": _slice,
-    "Squeeze": _squeeze,
     "Sub": _elementwise(np.subtract),
-    "Transpose": _transpose,
-    "Unsqueeze": _unsqueeze,
 }

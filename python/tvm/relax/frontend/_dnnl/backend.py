@@ -16,6 +16,7 @@
 # under the License.
 """All that the importers use of the backend: reading Relax, sizes, and ops of the table."""
 
+from tvm.contrib.onednn.ir.dim import Dim, Size, divided, product
 from tvm.contrib.onednn.ops.recurrent import GATES
 from tvm.contrib.onednn.report.record import ATTR, Record
 from tvm.contrib.onednn.verify.check import Step
@@ -34,6 +35,7 @@ from tvm_dnnl._dnnl.reading import (
 )
 from tvm_dnnl._dnnl.recurrent_tir import call_layer
 from tvm_dnnl._dnnl.tir_ops import named_op_attrs
+from tvm_dnnl._dnnl.types import dim_from, size_from
 
 __all__ = [
     "ATTR",
@@ -41,18 +43,24 @@ __all__ = [
     "GATES",
     "Analyzer",
     "Constant",
+    "Dim",
     "Record",
+    "Size",
     "Step",
     "UnsupportedOp",
     "call_layer",
     "coarsest",
     "constant_of",
+    "dim_from",
     "dims",
+    "divided",
     "is_constant",
     "is_same",
     "named_op_attrs",
     "number",
+    "product",
     "rounded_at_random",
+    "size_from",
     "sizes",
     "value_of",
 ]

@@ -25,9 +25,11 @@ from typing import NamedTuple
 import numpy as np
 import tvm_ffi
 from tvm import relax, tirx
+from tvm.contrib.onednn.ir.dim import divided
 from tvm.contrib.onednn.rewrites.decompose import COMPOSED
 
-from .reading import Analyzer, UnsupportedOp, elements, number
+from .reading import UnsupportedOp, elements, number
+from .types import size_from
 
 
 class ReadOp(NamedTuple):
@@ -103,20 +105,21 @@ def plain(value):
 
 def factor(before, after) -> float:
     """Return by what a dimension is multiplied: a number without a fraction, or of known ones."""
-    analyzer, sizes = Analyzer(), (number(before), number(after))
+    sizes = number(before), number(after)
     if None not in sizes:
         times = sizes[1] / sizes[0]
         if np.rint(np.float32(sizes[0]) * np.float32(times)) == sizes[1]:
             return times
-    times = number(analyzer.simplify(tirx.floordiv(after, before)))
+    times = divided(size_from(after), size_from(before))
+    if isinstance(times, int):
+        return float(times)
     # ONNX's importer multiplies in float32.
     if isinstance(after, tirx.Cast) and isinstance(after.value, tirx.Mul):
         for scale, size in ((after.value.a, after.value.b), (after.value.b, after.value.a)):
-            if isinstance(size, tirx.Cast) and analyzer.can_prove_equal(size.value, before):
+            if isinstance(size, tirx.Cast) and size_from(size.value) == size_from(before):
                 times = number(scale)
-                after = before if times is None or times % 1 else before * int(times)
-    if times and times % 1 == 0 and analyzer.can_prove_equal(after, before * int(times)):
-        return float(times)
+                if times and times % 1 == 0:
+                    return float(times)
     raise UnsupportedOp(f"the size {after} is not a known multiple of {before}")
 
 

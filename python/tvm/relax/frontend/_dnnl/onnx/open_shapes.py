@@ -31,7 +31,7 @@ from tvm import relax, tirx
 from tvm.contrib.onednn.frontend import unrolled_layers
 from tvm.contrib.onednn.frontend.protobuf import fixed_size
 
-from ..backend import ATTR, Analyzer, Record, is_constant, value_of
+from ..backend import ATTR, Analyzer, Record, is_constant, size_from, value_of
 from .attributes import refuse_unread
 from .branches import BranchImporter
 from .quiet import QuietImporter
@@ -181,7 +181,7 @@ class OpenShapeImporter(BranchImporter):
         # A zero is a size, not that of the data.
         has_zero = attrs.get("allowzero", 0) and isinstance(shape, ShapeValue) and shape.has_zero
         if isinstance(shape, ShapeValue) and not has_zero:
-            return self._reshape(self._tensor(inputs[0]), shape)
+            return self.bb.normalize(relax.op.reshape(self._tensor(inputs[0]), shape.dims()))
         if op_name == "Resize":
             inputs = _with_sizes(inputs)
             if isinstance(inputs[3], ShapeValue):
@@ -224,10 +224,6 @@ class OpenShapeImporter(BranchImporter):
         sizes = list(data.elements.shape if is_value else data.ty.shape)
         result = ShapeValue.of(sizes[attrs.get("start", 0) : attrs.get("end")])
         return result.tensor(self.bb) if result.is_constant else result
-
-    def _reshape(self, data, shape):
-        sizes = list(shape.elements)
-        return self.bb.normalize(relax.op.reshape(data, sizes))
 
     def _with_shape(self, node, value, info):
         """Return a tensor with the sizes that are known, and symbols for the others."""
@@ -358,7 +354,7 @@ def _with_sizes(inputs) -> list:
     is_whole = factors.size == len(data.ty.shape) and (factors == factors.round()).all()
     if not is_whole or all(isinstance(size, tirx.IntImm) for size in data.ty.shape):
         return [data, roi, scales, sizes]
-    wanted = ShapeValue.of([size * int(by) for size, by in zip(data.ty.shape, factors)])
+    wanted = ShapeValue.of([size_from(size) * int(by) for size, by in zip(data.ty.shape, factors)])
     return [data, roi, None, wanted]
 
 
@@ -367,7 +363,7 @@ def _resize(data, sizes, attrs):
     if len(sizes) != 4:
         raise ValueError(f"Resize of rank {len(sizes)} to open sizes is not supported")
     for axis in (0, 1):
-        if not Analyzer().can_prove_equal(data.ty.shape[axis], sizes[axis]):
+        if size_from(data.ty.shape[axis]) != sizes[axis]:
             raise ValueError(f"Resize of axis {axis} to an open size is not supported")
     unsupported = {"antialias": 0, "keep_aspect_ratio_policy": b"stretch"}
     for name, default in unsupported.items():

@@ -16,13 +16,12 @@
 # under the License.
 """Tensors of integers that are computed from open dimensions, such as the target of a Reshape.
 
-Their elements are known when a model is imported, as numbers or as expressions of open dimensions.
-NumPy evaluates the ops on them, on arrays of expressions.
+Their elements are known when a model is imported, as sizes: numbers, and polynomials of open
+dimensions. NumPy evaluates the ops on arrays of sizes.
 """
 
 from __future__ import annotations
 
-import math
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -30,9 +29,19 @@ from dataclasses import dataclass
 import numpy as np
 import tvm
 from tvm import relax, tirx
+from tvm.contrib.onednn.frontend.evaluate import MOVES
 
-from ..backend import Analyzer, is_constant, value_of
-
+from ..backend import (
+    Analyzer,
+    Dim,
+    Size,
+    dim_from,
+    divided,
+    is_constant,
+    product,
+    size_from,
+    value_of,
+)
 
 # Elements up to which a constant may be an operand: those of shapes, and of arithmetic on them.
 _MAX_ELEMENTS = 64
@@ -49,7 +58,7 @@ class ShapeValue:
     Attributes
     ----------
     elements : numpy.ndarray
-        The elements: ``int`` and ``tvm.tirx.PrimExpr`` of int64.
+        The elements: ``int`` and `Dim`, see `tvm.contrib.onednn.ir.dim`.
     dtype : str
         The type of the tensor. Elements of a floating-point type are whole numbers, too.
     """
@@ -62,8 +71,9 @@ class ShapeValue:
 
     @staticmethod
     def of(sizes, dtype="int64") -> ShapeValue:
-        """Return a vector of sizes."""
-        return ShapeValue(_array([_simplified(size) for size in sizes]), dtype)
+        """Return a vector of sizes, or of dimensions of Relax."""
+        elements = [size if isinstance(size, Dim) else size_from(size) for size in sizes]
+        return ShapeValue(_array(elements), dtype)
 
     @property
     def is_constant(self) -> bool:
@@ -75,16 +85,19 @@ class ShapeValue:
         """Whether an element is the number zero."""
         return any(isinstance(each, int) and each == 0 for each in self.elements.flat)
 
+    def dims(self) -> list:
+        """Return the elements as Relax has them."""
+        return list(map(_expression, self.elements.flat))
+
     def shape(self) -> relax.ShapeExpr:
         """Return a vector as a shape."""
-        return relax.ShapeExpr([_expression(each) for each in self.elements])
+        return relax.ShapeExpr(self.dims())
 
     def tensor(self, builder: relax.BlockBuilder) -> relax.Expr:
         """Return the tensor, which is computed when the model runs unless it is constant."""
         if self.is_constant:
             return relax.const(self.elements.astype(self.dtype), self.dtype)
-        flat = relax.ShapeExpr([_expression(each) for each in self.elements.flat])
-        value = builder.emit(relax.op.shape_to_tensor(flat))
+        value = builder.emit(relax.op.shape_to_tensor(self.shape()))
         if self.elements.ndim != 1:
             value = builder.emit(relax.op.reshape(value, list(self.elements.shape)))
         return value if self.dtype == "int64" else builder.emit(relax.op.astype(value, self.dtype))
@@ -102,13 +115,13 @@ def evaluate(op: str, inputs: list, attrs: dict) -> ShapeValue | relax.Expr | No
     attrs : dict
         The attributes.
     """
-    if op not in _OPS:
+    if op not in _OPS and op not in MOVES:
         return None
     values = [None if each is None else _operand(each) for each in inputs]
     if any(value is None for value, each in zip(values, inputs) if each is not None):
         return None
     try:
-        elements, dtype = _OPS[op](attrs, *values)
+        elements, dtype = _OPS[op](attrs, *values) if op in _OPS else _moved(op, attrs, *values)
     except UnknownValue:
         return None
     result = ShapeValue(np.asarray(elements, object), dtype)
@@ -126,7 +139,7 @@ def range_of(builder: relax.BlockBuilder, start, limit, step) -> relax.Expr | No
     ):
         return None
     first, end, by = (value.elements.item() for value in values)
-    length = _simplified(end - first)
+    length = end - first
     if not isinstance(by, int) or by != 1 or _is_negative(length) is not False:
         return None
     dtype = values[0].dtype
@@ -152,55 +165,65 @@ def _operand(value) -> ShapeValue | None:
 
 
 def _array(elements) -> np.ndarray:
-    """Return a vector; NumPy would look for elements in the expressions."""
+    """Return a vector of sizes."""
     array = np.empty(len(elements), object)
     array[:] = elements
     return array
 
 
-def _expression(element):
-    return tirx.IntImm("int64", element) if isinstance(element, int) else element
+def _expression(size: Size):
+    """Return a size as Relax has it, simplified by TVM."""
+    return Analyzer().simplify(dim_from(size)) if isinstance(size, Dim) else dim_from(size)
 
 
-def _simplified(size):
-    """Return a size as a number if it is one."""
-    if isinstance(size, (int, np.integer)):
-        return int(size)
-    size = Analyzer().simplify(size)
-    return int(size) if isinstance(size, tirx.IntImm) else size
-
-
-def _is_negative(size) -> bool | None:
+def _is_negative(size: Size) -> bool | None:
     """Return whether a size is negative, given that dimensions are not; None if it may be."""
     if isinstance(size, int):
         return size < 0
-    analyzer = Analyzer()
-    for each in tirx.analysis.undefined_vars(size):
+    expression, analyzer = dim_from(size), Analyzer()
+    for each in tirx.analysis.undefined_vars(expression):
         analyzer.bind(each, tvm.ir.Range.from_min_extent(0, tirx.IntImm("int64", 2**40)))
-    if analyzer.can_prove(size >= 0):
+    if analyzer.can_prove(expression >= 0):
         return False
-    return True if analyzer.can_prove(size < 0) else None
+    return True if analyzer.can_prove(expression < 0) else None
+
+
+def _moved(op, attrs, data, *others):
+    """Evaluate an op that moves elements; which, is constant."""
+    if op == "Concat":
+        operands = [each.elements for each in others]
+    else:
+        operands = [each if each is None else _numbers(each) for each in others]
+    return MOVES[op](attrs, data.elements, *operands), data.dtype
+
+
+def _numbers(value) -> np.ndarray:
+    if not value.is_constant:
+        raise UnknownValue
+    return value.elements.astype("int64")
 
 
 def _elementwise(function: Callable) -> Callable:
     """Return the evaluation of an op of two inputs, which broadcasts them."""
 
     def evaluated(attrs, left, right):
-        elements = np.frompyfunc(lambda a, b: _simplified(function(a, b)), 2, 1)
-        return elements(left.elements, right.elements), left.dtype
+        return np.frompyfunc(function, 2, 1)(left.elements, right.elements), left.dtype
 
     return evaluated
 
 
-def _quotient(left, right):
-    # Integers are divided towards zero, as in C.
-    if not isinstance(right, int) or right == 0:
+def _quotient(left: Size, right: Size) -> Size:
+    """Divide towards zero, as in C."""
+    if right == 0:
         raise UnknownValue
-    if isinstance(left, int):
-        return int(math.copysign(1, left) * math.copysign(1, right)) * (abs(left) // abs(right))
+    exact = divided(left, right)
+    if exact is not None:
+        return exact
+    if not isinstance(right, int):
+        raise UnknownValue
     if right > 0 and _is_negative(left) is False:
-        return tirx.floordiv(left, _expression(right))
-    return tirx.truncdiv(left, _expression(right))
+        return left // right
+    return size_from(Analyzer().simplify(tirx.truncdiv(dim_from(left), dim_from(right))))
 
 
 def _divide(attrs, left, right):
@@ -211,7 +234,7 @@ def _divide(attrs, left, right):
 
 def _equal(attrs, left, right):
     def is_equal(one, other):
-        difference = _simplified(one - other)
+        difference = one - other
         if isinstance(difference, int):
             return int(difference == 0)
         # Sizes are never -1, which such models use as a marker.
@@ -224,10 +247,8 @@ def _equal(attrs, left, right):
 
 
 def _where(attrs, condition, left, right):
-    if not condition.is_constant:
-        raise UnknownValue
     choose = np.frompyfunc(lambda c, a, b: a if c else b, 3, 1)
-    return choose(condition.elements, left.elements, right.elements), left.dtype
+    return choose(_numbers(condition), left.elements, right.elements), left.dtype
 
 
 def _cast(attrs, data):
@@ -243,63 +264,10 @@ def _unchanged(attrs, data):
     return data.elements, data.dtype
 
 
-def _numbers(value) -> list[int]:
-    if not value.is_constant:
-        raise UnknownValue
-    return [int(each) for each in value.elements.flat]
-
-
-def _concat(attrs, *parts):
-    axis = attrs.get("axis", 0)
-    return np.concatenate([part.elements for part in parts], axis), parts[0].dtype
-
-
-def _gather(attrs, data, indices):
-    if not indices.is_constant:
-        raise UnknownValue
-    return np.take(data.elements, indices.elements.astype(int), attrs.get("axis", 0)), data.dtype
-
-
-def _slice(attrs, data, *bounds):
-    names = ("starts", "ends", "axes", "steps")
-    given = [_numbers(each) if each else None for each in bounds]
-    given += [list(attrs[name]) if name in attrs else None for name in names[len(given) :]]
-    starts, ends, axes, steps = given
-    parts = [slice(None)] * data.elements.ndim
-    for k, (start, end) in enumerate(zip(starts, ends)):
-        step = steps[k] if steps else 1
-        # A negative end of a negative step may stand for "before the first".
-        if step < 0 and end < -data.elements.shape[axes[k] if axes else k]:
-            end = None
-        parts[axes[k] if axes else k] = slice(start, end, step)
-    return data.elements[tuple(parts)], data.dtype
-
-
-def _axes(attrs, axes) -> tuple[int, ...] | None:
-    if axes is not None:
-        return tuple(_numbers(axes))
-    return tuple(attrs["axes"]) if "axes" in attrs else None
-
-
-def _squeeze(attrs, data, axes=None):
-    return np.squeeze(data.elements, _axes(attrs, axes)), data.dtype
-
-
-def _unsqueeze(attrs, data, axes=None):
-    return np.expand_dims(data.elements, _axes(attrs, axes)), data.dtype
-
-
-def _reshape(attrs, data, shape):
-    target = _numbers(shape)
-    if 0 in target:
-        raise UnknownValue
-    return data.elements.reshape(target), data.dtype
-
-
 def _product(attrs, data, axes=None):
     if data.elements.ndim != 1:
         raise UnknownValue
-    result = _simplified(math.prod(data.elements))
+    result = product(data.elements)
     return _array([result]).reshape([1] if attrs.get("keepdims", 1) else []), data.dtype
 
 
@@ -307,18 +275,12 @@ _OPS: dict[str, Callable] = {
     "Add": _elementwise(operator.add),
     "Cast": _cast,
     "Ceil": _unchanged,
-    "Concat": _concat,
     "Div": _divide,
     "Equal": _equal,
     "Floor": _unchanged,
-    "Gather": _gather,
     "Identity": _unchanged,
     "Mul": _elementwise(operator.mul),
     "ReduceProd": _product,
-    "Reshape": _reshape,
-    "Slice": _slice,
-    "Squeeze": _squeeze,
     "Sub": _elementwise(operator.sub),
-    "Unsqueeze": _unsqueeze,
     "Where": _where,
 }
