@@ -36,7 +36,7 @@ from . import elementwise, indices, shapes
 from .indices import replaced
 from .integers import matmul_integer, power
 from .matmul import matmul
-from .pools import pool
+from .pools import global_lp_pool, pool
 from .recurrent import (
     clipped,
     dynamic_quantize_lstm,
@@ -96,10 +96,10 @@ def _conv_transpose(name, convert, inputs, attrs, params):
         total = more[k] + (kernel[k] - 1) * dilations[k] + 1 - strides[k]
         if wanted is not None:
             if not isinstance(size[k], int):
-                refuse(name, attrs, "output_shape, where the size of the input is open,")
+                refuse(name, attrs, "output_shape with an input of open size")
             total += strides[k] * size[k] - wanted[-rank:][k]
         if total < 0:
-            refuse(name, attrs, f"auto_pad={mode} that would have to pad by {-total} below zero")
+            refuse(name, attrs, f"auto_pad={mode} with a negative padding of {total}")
         begin.append(total // 2 if mode == "SAME_UPPER" else total - total // 2)
         end.append(total - begin[-1])
     kept = {key: attrs[key] for key in attrs if key not in ("auto_pad", "output_shape")}
@@ -122,7 +122,7 @@ def _recurrent(name, convert, inputs, attrs, params):
         return one_op(name, inputs, attrs, functools.partial(refuse, name, attrs))
     unrolled_layers.note(name, attrs.get("tvm_custom", {}).get("name") or "", reason)
     if attrs.get("input_forget"):
-        refuse(name, attrs, "input_forget, where the layer has to be unrolled,")
+        refuse(name, attrs, "input_forget in a layer that has to be unrolled")
     if "clip" in attrs:
         convert = clipped(convert, attrs["clip"])
     if attrs.get("layout", 0):
@@ -147,7 +147,7 @@ def _unrolled(name, convert, inputs, attrs, params):
     if isinstance(lengths, _expr.Constant) and (lengths.data.numpy() == steps).all():
         inputs, lengths = replaced(inputs, 4, None), None
     if lengths is not None and name != "GRU":
-        refuse(name, attrs, "sequence_lens that are not constant and the length of the input")
+        refuse(name, attrs, "sequence_lens other than the constant length of the input")
     if attrs.get("direction", b"forward") not in (b"reverse", "reverse"):
         return convert(inputs, attrs, params)
 
@@ -226,6 +226,7 @@ def _resize(name, convert, inputs, attrs, params):
         value = attrs.get(key, default)
         return value.decode() if isinstance(value, bytes) else value
 
+    attrs = {"mode": b"nearest", **attrs}
     mode, position = text("mode", "nearest"), text("coordinate_transformation_mode", "half_pixel")
     if attrs.get("antialias", 0):
         refuse(name, attrs, "antialias")
@@ -244,9 +245,9 @@ def _resize(name, convert, inputs, attrs, params):
     if position == "align_corners" and any(
         1 <= each < 2 <= size for each, size in zip(products, sizes)
     ):
-        refuse(name, attrs, "align_corners of a single row or column")
+        refuse(name, attrs, "align_corners to a size of one")
     if position != "align_corners" and any(each != math.floor(each) for each in products):
-        refuse(name, attrs, "scales with which a size is no whole number")
+        refuse(name, attrs, "scales that give a fractional size")
     if position == "half_pixel_symmetric":
         attrs = {**attrs, "coordinate_transformation_mode": b"half_pixel"}
     return convert(inputs, attrs, params)
@@ -260,7 +261,7 @@ def _grid_sample(name, convert, inputs, attrs, params):
     if rank == 4:
         return convert(inputs, {**attrs, "mode": mode.encode()}, params)
     if rank != 5 or mode == "bicubic":
-        refuse(name, attrs, f"mode={mode} of {rank - 2} dimensions")
+        refuse(name, attrs, f"mode={mode} for {rank - 2} spatial dimensions")
     return _op.image.grid_sample(
         inputs[0],
         _op.transpose(inputs[1], [0, 4, 1, 2, 3]),
@@ -347,6 +348,7 @@ _REPAIRS = {
     **dict.fromkeys((f"Reduce{name}" for name in _REDUCTIONS), _reduce),
     **dict.fromkeys(_OF_FLOAT32, elementwise.wide),
     "Gelu": elementwise.gelu,
+    "GlobalLpPool": global_lp_pool,
     "GridSample": _grid_sample,
     "QLinearConv": _q_linear,
     "QLinearMatMul": _q_linear,
@@ -378,6 +380,7 @@ _REPAIRS = {
     "Pow": power,
     "RNN": _recurrent,
     "Reshape": shapes.reshape,
+    "ReverseSequence": indices.reverse_sequence,
     "Scatter": indices.gather,
     "ScatterElements": indices.gather,
     "ScatterND": indices.scatter_nd,

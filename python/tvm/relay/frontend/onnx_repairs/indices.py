@@ -165,3 +165,8 @@ def one_hot(name, convert, inputs, attrs, params):
     depth = inputs[1]
     depth = _op.reshape(depth, []) if infer_shape(depth) else depth
     return convert(replaced(inputs, 1, depth), attrs, params)
+
+
+def reverse_sequence(name, convert, inputs, attrs, params):
+    """Convert ReverseSequence without axes, which TVM requires."""
+    return convert(inputs, {"time_axis": 0, "batch_axis": 1, **attrs}, params)

@@ -18,8 +18,9 @@
 
 from __future__ import annotations
 
+from ... import expr as _expr
 from ... import op as _op
-from ..common import infer_shape
+from ..common import infer_shape, infer_type
 from .refusals import refuse, refuse_same_pads
 
 
@@ -27,7 +28,7 @@ def pool(name, convert, inputs, attrs, params):
     """Leave out windows of `ceil_mode` that begin in the padding at the end, and refuse indices."""
     strides, has_indices = attrs.get("strides"), attrs.get("tvm_custom", {}).get("num_outputs") == 2
     if has_indices and strides and set(strides) != {1}:
-        refuse(name, attrs, "the result Indices, with a stride above 1,")
+        refuse(name, attrs, "the output Indices with a stride above 1")
     if name != "MaxPool":
         refuse_same_pads(name, attrs, inputs[0])
     result = convert(inputs, attrs, params)
@@ -44,7 +45,7 @@ def pool(name, convert, inputs, attrs, params):
         excess = pads[rank + k] + strides[k] - span
         if not isinstance(size, int):
             if excess > 0:
-                refuse(name, attrs, "ceil_mode, where the last window may begin in the padding,")
+                refuse(name, attrs, "ceil_mode with a last window that may begin in the padding")
             continue
         count = -(-(size + pads[k] + pads[rank + k] - span) // strides[k]) + 1
         if (count - 1) * strides[k] >= size + pads[k]:
@@ -53,3 +54,12 @@ def pool(name, convert, inputs, attrs, params):
         return result
     axes, counts = map(list, zip(*ends))
     return _op.strided_slice(result, [0] * len(axes), counts, [1] * len(axes), axes)
+
+
+def global_lp_pool(name, convert, inputs, attrs, params):
+    """Convert GlobalLpPool of any sizes; TVM needs those of the window."""
+    (data,), power = inputs, attrs.get("p", 2)
+    dtype = infer_type(data).checked_type.dtype
+    powers = _op.power(_op.abs(data), _expr.const(float(power), dtype))
+    total = _op.sum(powers, list(range(2, len(infer_shape(data)))), keepdims=True)
+    return _op.power(total, _expr.const(1 / power, dtype))

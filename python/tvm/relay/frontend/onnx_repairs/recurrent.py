@@ -122,9 +122,9 @@ def one_op(name, inputs, attrs, refuse, quantized=None):
     linear = linear and bool(attrs.get("linear_before_reset", 0))
     count, hidden = len(weights[1]), weights[1].shape[-1]
     if attrs.get("hidden_size", hidden) != hidden:
-        refuse(f"hidden_size={attrs['hidden_size']}, where R has {hidden} columns,")
+        refuse(f"hidden_size={attrs['hidden_size']} with {hidden} columns of R")
     if count != 1 + (directions == "bidirectional"):
-        refuse(f"direction={directions} with weights of {count}")
+        refuse(f"direction={directions} with weights for {count} directions")
     operands, parameters = [inputs[0]], []
     for each in quantized or ():
         weight, scale, zero_point = int8_weight(name, *each)
@@ -168,7 +168,7 @@ def dynamic_quantize_lstm(inputs, attrs, params, convert, refuse):
     for name, position, scale in (("W", 1, 8), ("R", 2, 10)):
         values = tuple(_value(inputs[k]) for k in (position, scale, scale + 1))
         if any(each is None for each in values):
-            refuse(f"{name}, its scale or its zero point, which is not constant,")
+            refuse(f"{name} with values, a scale or a zero point that are not constant")
         if not all(has_parameters(values[0], each) for each in values[1:]):
             refuse(f"a scale or zero point that does not fit {name}")
         quantized.append(values)
@@ -227,5 +227,5 @@ def _lengths(inputs, is_batch_first: bool, refuse) -> list:
         if (values == steps).all():
             return []
         if (values < 0).any() or (values > steps).any():
-            refuse(f"sequence_lens={values.tolist()}, not within 0 and {steps},")
+            refuse(f"sequence_lens={values.tolist()} outside of 0 to {steps}")
     return [lengths]

@@ -74,7 +74,7 @@ def named(name, convert, inputs, attrs, params):
     wanted = custom["tvm_custom"]["num_outputs"]
     # TVM's importer has a converter for the second result of MaxPool.
     if count < wanted and name not in ("MaxPool", "MaxPoolLocation"):
-        refuse(name, custom, f"{wanted} results, of which TVM computes {count},")
+        refuse(name, custom, f"more than {count} of {wanted} results")
     return result
 
 
@@ -108,7 +108,7 @@ def refuse_same_pads(name, attrs, data):
     mode = attrs.get("auto_pad", b"NOTSET")
     mode = mode.decode() if isinstance(mode, bytes) else mode
     if mode.startswith("SAME") and not all(isinstance(n, int) for n in infer_shape(data)[2:]):
-        refuse(name, attrs, f"auto_pad={mode}, where the size of the image is open,")
+        refuse(name, attrs, f"auto_pad={mode} with an image of open size")
 
 
 def _conv(name, convert, inputs, attrs, params):
@@ -123,8 +123,8 @@ def _always(what, name, convert, inputs, attrs, params):
 #: By ONNX op, in the form of the repairs.
 REFUSED = {
     "Conv": _conv,
-    "Adam": functools.partial(_always, "a step of training"),
+    "Adam": functools.partial(_always, "a training step"),
     "Cast": _cast,
-    "DFT": functools.partial(_always, "a Fourier transform"),
-    "Scan": functools.partial(_always, "a loop over a sequence, which TVM does not compile,"),
+    "DFT": functools.partial(_always, "the discrete Fourier transform"),
+    "Scan": functools.partial(_always, "a loop over a sequence"),
 }

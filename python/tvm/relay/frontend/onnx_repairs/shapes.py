@@ -23,6 +23,10 @@ import numpy as np
 from ... import expr as _expr
 from ... import op as _op
 from ..common import infer_shape, infer_type
+from .incremental import fold_constant, shape_of
+
+# A bound that stands for all sizes: the largest of int32.
+_LAST = 2**31 - 1
 
 
 def _values(expr):
@@ -43,30 +47,99 @@ def _is_empty(size, start, end, step):
     return (start < 0) == (end < 0) and (end <= start if step > 0 else end >= start)
 
 
+def _is_in_order(size, start, end, step):
+    """Whether TVM reads constant bounds correctly for each size that an open axis may have."""
+    if isinstance(size, int):
+        return start >= -size
+    if step < 0:
+        return (start == -1 or start >= _LAST) and end <= -_LAST
+    return end >= _LAST if start == -1 else 0 <= start <= end
+
+
 def part(name, convert, inputs, attrs, params):
-    """Convert Slice with empty slices, whose bounds TVM does not accept in the other order."""
+    """Convert Slice. TVM assumes that no end precedes the start, and no start the tensor."""
     data, shape = inputs[0], infer_shape(inputs[0])
+    given = [inputs[k] for k in range(1, 5)]
+    given = [each if _values(each) is None else _values(each) for each in given]
     if "starts" in attrs:
-        starts, ends = attrs["starts"], attrs["ends"]
-        axes, steps = attrs.get("axes", range(len(starts))), [1] * len(starts)
-    else:
-        starts, ends = _values(inputs[1]), _values(inputs[2])
-        if starts is None or ends is None:
+        given = [attrs.get(key) and list(attrs[key]) for key in ("starts", "ends", "axes", "steps")]
+    count = len(given[0]) if isinstance(given[0], list) else infer_shape(given[0])[0]
+    if not isinstance(count, int):
+        return convert(inputs, attrs, params)
+    defaults = ([], [], [*range(count)], [1] * count)
+    starts, ends, axes, steps = (b if a is None else a for a, b in zip(given, defaults))
+    if not all(isinstance(each, list) for each in (starts, ends, axes, steps)):
+        # The rewrites make those static that keep the first elements.
+        if isinstance(starts, list) and not any(starts) and steps == [1] * count:
             return convert(inputs, attrs, params)
-        axes = [*range(len(starts))] if inputs[3] is None else _values(inputs[3])
-        steps = [1] * len(starts) if inputs[4] is None else _values(inputs[4])
-        if axes is None or steps is None:
-            return convert(inputs, attrs, params)
+        return _sliced(data, starts, ends, axes, steps)
     parts = {axis % len(shape): each for axis, *each in zip(axes, starts, ends, steps)}
     empty = [axis for axis, each in parts.items() if _is_empty(shape[axis], *each)]
-    if not empty:
-        return convert(inputs, attrs, params)
     others = [axis for axis in parts if axis not in empty]
-    data = _nothing_of(data, empty)
+    is_fixed = all(isinstance(shape[axis], int) for axis in others)
+    is_in_order = is_fixed or all(_is_in_order(shape[axis], *parts[axis]) for axis in others)
+    if is_in_order and not empty:
+        return convert(inputs, attrs, params)
+    data = _nothing_of(data, empty) if empty else data
     if not others:
         return data
     starts, ends, steps = map(list, zip(*(parts[axis] for axis in others)))
-    return _op.strided_slice(data, starts, ends, steps, others)
+    if is_in_order:
+        return _op.strided_slice(data, starts, ends, steps, others)
+    return _sliced(data, starts, ends, others, steps)
+
+
+def _sliced(data, starts, ends, axes, steps):
+    """Return a slice whose bounds are computed; each is a list or an expression."""
+    rank, zero = len(infer_shape(data)), _expr.const(0, "int64")
+    is_backward = [step < 0 for step in steps] if isinstance(steps, list) else [False, True]
+    if isinstance(axes, list):
+        # The axes after the last keep their size.
+        axes = [axis % rank for axis in axes]
+        rank = max(axes) + 1
+    starts, ends, axes, steps = (
+        _expr.const(each, "int64") if isinstance(each, list) else _op.cast(each, "int64")
+        for each in (starts, ends, axes, steps)
+    )
+    axes = _op.where(axes < zero, axes + _expr.const(rank, "int64"), axes)
+    shape = shape_of(data)
+    sizes = _op.take(shape, axes)
+    bounds = [_op.where(each < zero, each + sizes, each) for each in (starts, ends)]
+    forward, backward = _forward(*bounds, sizes), _backward(*bounds, sizes)
+    if not any(is_backward):
+        bounds = forward
+    elif all(is_backward):
+        bounds = backward
+    else:
+        bounds = [_op.where(steps < zero, *pair) for pair in zip(backward, forward)]
+    all_axes = ([0] * rank, _op.strided_slice(shape, [0], [rank]), [1] * rank)
+    begin, end, steps = (
+        fold_constant(
+            _op.scatter_elements(
+                _expr.const(whole, "int64") if isinstance(whole, list) else whole, axes, some, 0
+            )
+        )
+        for whole, some in zip(all_axes, (*bounds, steps))
+    )
+    return _op.strided_slice(data, begin, end, steps)
+
+
+def _forward(start, end, size):
+    """Return the bounds of a slice with a positive step in the tensor, the end not before start."""
+    start = _op.maximum(_op.minimum(start, size), _expr.const(0, "int64"))
+    return [start, _op.maximum(_op.minimum(end, size), start)]
+
+
+def _backward(start, end, size):
+    """Return the bounds of a slice with a negative step, as TVM reads them.
+
+    It adds the size to a negative end: minus one is the last element, not the one before the first.
+    """
+    zero, one, none = (_expr.const(k, "int64") for k in (0, 1, -1))
+    first, last = (_op.maximum(_op.minimum(each, size - one), none) for each in (start, end))
+    start = _op.maximum(first, zero)
+    end = _op.where(last < zero, none - size, last)
+    return [start, _op.where(last >= first, _op.minimum(start, size - one), end)]
 
 
 def tile(name, convert, inputs, attrs, params):

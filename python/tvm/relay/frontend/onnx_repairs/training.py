@@ -41,7 +41,7 @@ def dropout(opset, name, convert, inputs, attrs, params):
     """
     data, ratio, is_training = (inputs[k] for k in range(3))
     if is_training is not None and not (_is_zero(is_training) or _is_zero(ratio)):
-        refuse(name, attrs, "training_mode that is not constant and false")
+        refuse(name, attrs, "training_mode other than a constant false")
     result = _op.nn.dropout(data, 0.0)
     if attrs["tvm_custom"]["num_outputs"] < 2:
         return result

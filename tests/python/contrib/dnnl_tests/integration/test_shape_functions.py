@@ -48,7 +48,9 @@ def check(expr):
     types = call.checked_type
     types = types.fields if isinstance(types, relay.TupleType) else [types]
     want = [tuple(int(dim) for dim in type_.shape) for type_ in types]
-    args = [tuple(int(dim) for dim in arg.checked_type.shape) for arg in call.args]
+    operands = [arg.checked_type for arg in call.args]
+    operands = [each for type_ in operands for each in getattr(type_, "fields", [type_])]
+    args = [tuple(int(dim) for dim in type_.shape) for type_ in operands]
     assert shapes_of(call, args) == want
 
 
@@ -125,6 +127,13 @@ WINDOWS = {
     "adaptive2d": lambda: nn.adaptive_max_pool2d(image(2, 8, 9, 4), (4, 3), layout="NHWC"),
     "adaptive3d": lambda: nn.adaptive_avg_pool3d(image(2, 4, 9, 8, 7)),
     "resize3d": lambda: relay.image.resize3d(image(2, 4, 5, 7, 3), (8, 9, 10)),
+    "upsampling": lambda: nn.upsampling(image(2, 5, 7, 3), 2.0, 1.5, layout="NHWC"),
+    "upsampling3d": lambda: nn.upsampling3d(image(2, 4, 5, 7, 3), 2, 3, 1.5),
+    "depth_to_space": lambda: nn.depth_to_space(image(2, 12, 5, 7), 2),
+    "space_to_depth": lambda: nn.space_to_depth(image(2, 6, 9, 4), 3, layout="NHWC"),
+    "einsum": lambda: relay.einsum([image(2, 1, 3, 4), var("y", 5, 4, 6)], "...ij,...jk->k...i"),
+    "einsum-implicit": lambda: relay.einsum([image(4, 3), var("y", 4, 6)], "ji,jk"),
+    "einsum-diagonal": lambda: relay.einsum([image(3, 3)], "ii->i"),
 }
 
 SAME = {
@@ -134,6 +143,9 @@ SAME = {
         image(2, 4, 3), *(var(name, 4) for name in ("g", "b", "m", "v"))
     ).astuple(),
     "abs": lambda: relay.abs(image(2, 3)),
+    "reverse": lambda: relay.reverse(image(2, 3), 1),
+    "reverse_sequence": lambda: relay.reverse_sequence(image(2, 3), relay.const([3, 2, 1]), 0, 1),
+    "trilu": lambda: relay.trilu(image(2, 3), relay.const(1)),
     "atan": lambda: relay.atan(image(2, 3)),
     "isnan": lambda: relay.isnan(image(2, 3)),
     "reinterpret": lambda: relay.reinterpret(image(2, 3), "int32"),

@@ -74,7 +74,7 @@ def refused(op, reason, outputs=1, constants=(), **attrs):
 def test_refused():
     window = dict(kernel_shape=[3, 3], strides=[3, 3])
     refused("MaxPool", "ceil_mode", pads=[0, 0, 1, 1], ceil_mode=1, **window)
-    refused("MaxPool", "the result Indices, with", outputs=2, **window)
+    refused("MaxPool", "the output Indices with", outputs=2, **window)
     refused("AveragePool", "auto_pad=SAME_UPPER", auto_pad="SAME_UPPER", **window)
     weight = [("w", [4, 3, 3, 3])]
     refused("Conv", "auto_pad=SAME_LOWER", constants=weight, auto_pad="SAME_LOWER", strides=[2, 2])

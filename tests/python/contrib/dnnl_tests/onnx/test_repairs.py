@@ -253,7 +253,7 @@ REFUSED_NODES = {
     "batch norm": ("BatchNormalization", "training_mode", {}, 15, dict(training_mode=1)),
     "cast": ("Cast", "the type FLOAT8E4M3FN", {}, 19, dict(to=TensorProto.FLOAT8E4M3FN)),
     "resize": ("Resize", "antialias", SCALES, 18, dict(mode="linear", antialias=1)),
-    "scales": ("Resize", "scales with which", SCALES, 13, dict(mode="cubic")),
+    "scales": ("Resize", "scales that give a fractional size", SCALES, 13, dict(mode="cubic")),
 }
 
 
@@ -302,5 +302,5 @@ def test_grid_sample(mode, align_corners):
 def test_grid_sample_of_volumes(mode):
     inputs = {"x": rand(1, 2, 3, 4, 5), "grid": rand(1, 2, 3, 4, 3)}
     check(model("GridSample", inputs, opset=20, mode=mode, padding_mode="border"), inputs)
-    with pytest.raises(tvm.error.OpAttributeUnImplemented, match="the node: mode=bicubic of 3"):
+    with pytest.raises(tvm.error.OpAttributeUnImplemented, match="the node: mode=bicubic for 3"):
         run(model("GridSample", inputs, opset=20, mode="cubic"), inputs)

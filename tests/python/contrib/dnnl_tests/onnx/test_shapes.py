@@ -18,7 +18,7 @@
 
 import numpy as np
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 from tvm.error import OpAttributeInvalid, OpAttributeUnImplemented, OpNotImplemented
 from tvm.relay.op.contrib import dnnl
 
@@ -37,6 +37,64 @@ def test_empty_slice(bounds, dims):
     wanted = x[start:end:step] if axis == 0 else x[:, start:end:step]
     constants = {name: np.array([value]) for name, value in zip(names, bounds)}
     check("Slice", {"x": x}, wanted, constants=constants, dims={"x": dims})
+
+
+# Start, end and step along an axis of 5.
+BOUNDS = [
+    *((3, 1, 1), (-1, 1, 1), (-9, -1, 1), (1, -9, 1), (1, -1, 1), (2, 9, 2), (7, 9, 1)),
+    *((-1, -9, -1), (9, 1, -2), (0, 3, -1), (-9, -7, -1), (3, -4, -1), (-1, 1, -1)),
+]
+
+
+def compiled(nodes, inputs, dims, constants):
+    """Compile a model with a result y."""
+    infos = [
+        helper.make_tensor_value_info(
+            name, helper.np_dtype_to_tensor_dtype(value.dtype), dims.get(name, value.shape)
+        )
+        for name, value in inputs.items()
+    ]
+    weights = [numpy_helper.from_array(value, name) for name, value in constants.items()]
+    output = helper.make_empty_tensor_value_info("y")
+    graph = helper.make_graph(nodes, "model", infos, [output], weights)
+    return dnnl.compile(helper.make_model(graph, ir_version=8), prune=False)
+
+
+@pytest.mark.parametrize("dims", [(3, 5), ("n", "m")], ids=["fixed", "open"])
+@pytest.mark.parametrize("step", [1, -2, None])
+def test_slice_of_computed_bounds(step, dims):
+    """TVM computes negative sizes, or reads other elements; None: the step is computed, too."""
+    x, axis, steps = rand(3, 5), np.array([1]), np.array([step or 0])
+    inputs, constants = {"x": x, "start": axis, "end": axis}, {"axis": axis}
+    (constants if step else inputs)["steps"] = steps
+    node = helper.make_node("Slice", ["x", "start", "end", "axis", "steps"], ["y"])
+    model = compiled([node], inputs, {"x": dims}, constants)
+    for start, end, each in BOUNDS:
+        each = step or each
+        given = {"start": np.array([start]), "end": np.array([end]), "steps": np.array([each])}
+        got = model(x=x, **{name: given[name] for name in inputs if name != "x"})
+        np.testing.assert_array_equal(np.asarray(got), x[:, start:end:each])
+
+
+@pytest.mark.parametrize("size", [5, 2, 1])
+def test_slices_of_open_sizes(size):
+    """Bounds that are in order for most sizes are not for the smallest."""
+    x, constants, nodes, names = (
+        rand(3, size),
+        {"axis": np.array([1]), "all": np.array([-1])},
+        [],
+        [],
+    )
+    for k, bounds in enumerate(BOUNDS):
+        given = [f"{name}{k}" for name in ("start", "end", "step")]
+        constants.update({name: np.array([value]) for name, value in zip(given, bounds)})
+        nodes.append(helper.make_node("Slice", ["x", *given[:2], "axis", given[2]], [f"part{k}"]))
+        nodes.append(helper.make_node("Reshape", [f"part{k}", "all"], [f"flat{k}"]))
+        names.append(f"flat{k}")
+    nodes.append(helper.make_node("Concat", names, ["y"], axis=0))
+    got = compiled(nodes, {"x": x}, {"x": ("n", "m")}, constants)(x=x)
+    wanted = [x[:, start:end:step].ravel() for start, end, step in BOUNDS]
+    np.testing.assert_array_equal(np.asarray(got), np.concatenate(wanted))
 
 
 def test_slice_of_which_one_axis_is_empty():

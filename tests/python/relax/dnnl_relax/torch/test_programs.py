@@ -21,6 +21,9 @@ without it.
 They run where it is installed, as by `pip install torch` in the environment of the plug-in.
 """
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import tvm
@@ -164,3 +167,15 @@ def test_decomposed_transformer():
     """PyTorch writes a guard for rows that are masked throughout; the attention fuses it."""
     counts = check(transformer, True, by_tvm(True), (65, 67), 1)
     assert counts["dnnl.attention"] == 2 and counts["dnnl.dense_bias_gelu_erf"] == 2
+
+
+def test_import_without_the_package_onnx():
+    """The wheel does not require it."""
+    program = (
+        "import sys; sys.modules['onnx'] = None\n"
+        "import torch, tvm_dnnl\n"
+        "model, data = torch.nn.Linear(4, 3).eval(), torch.ones(2, 4)\n"
+        "tvm_dnnl.from_exported_program(torch.export.export(model, (data,)))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -25,7 +25,6 @@ from __future__ import annotations
 import functools
 
 import tvm
-from onnx import defs, helper
 
 #: Attributes that do not change the results of inference: hints of opsets before 7, which broadcast
 #: on request only, and the seed of a Dropout that passes its input through.
@@ -119,6 +118,8 @@ def refuse_unread(importer: type) -> type:
 
 def _is_default(op: str, name: str, value, opset: int) -> bool:
     """Whether a value is the default that the standard has for an attribute."""
+    from onnx import defs, helper  # The importer of PyTorch, which uses this file, needs no onnx.
+
     try:
         attribute = defs.get_schema(op, opset, "").attributes[name]
     except (defs.SchemaError, KeyError):  # an op or attribute of another domain

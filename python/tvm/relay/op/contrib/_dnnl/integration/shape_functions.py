@@ -38,8 +38,12 @@ from tvm.relay.op.op import OpPattern, register_shape_func
 _SPATIAL = "DHW"
 
 
-def shape_tensors(shapes: list[te.Tensor], function: Callable) -> list[te.Tensor]:
+def shape_tensors(
+    shapes: list[te.Tensor], function: Callable, rank: int | None = None
+) -> list[te.Tensor]:
     """Return, as one tensor, the shape that a function computes from the dimensions of operands.
+
+    The result has the rank of the first operand, unless another is given.
 
     It is a stage of its own, which TVM does not inline. Each dimension reads several of the shape
     before it, and inlined their number would be a power of the number of ops in a chain.
@@ -53,7 +57,8 @@ def shape_tensors(shapes: list[te.Tensor], function: Callable) -> list[te.Tensor
             result[i] = tir.const(dim, "int64") if isinstance(dim, int) else dim
         return builder.get()
 
-    return [te.extern((int(shapes[0].shape[0]),), shapes, body, dtype="int64", name="shape")]
+    rank = int(shapes[0].shape[0]) if rank is None else rank
+    return [te.extern((rank,), shapes, body, dtype="int64", name="shape")]
 
 
 def _axis_values(values, count: int) -> tuple[int, ...]:
@@ -109,6 +114,55 @@ def _resize3d(attrs, dims: list) -> list:
     for letter, size in zip(_SPATIAL, ints(attrs.size)):
         dims[layout.index(letter)] = size
     return dims
+
+
+def _depth_to_space(attrs, dims: list) -> list:
+    """Return the shape of an image whose channels become blocks of it."""
+    layout, block = str(attrs.layout), int(attrs.block_size)
+    for letter in "HW":
+        dims[layout.index(letter)] = dims[layout.index(letter)] * block
+    dims[layout.index("C")] = te.floordiv(dims[layout.index("C")], block * block)
+    return dims
+
+
+def _space_to_depth(attrs, dims: list) -> list:
+    """Return the shape of an image whose blocks become channels."""
+    layout, block = str(attrs.layout), int(attrs.block_size)
+    for letter in "HW":
+        dims[layout.index(letter)] = te.floordiv(dims[layout.index(letter)], block)
+    dims[layout.index("C")] = dims[layout.index("C")] * (block * block)
+    return dims
+
+
+def _upsampling(attrs, dims: list) -> list:
+    """Return the shape of an image that is enlarged by factors."""
+    layout = str(attrs.layout)
+    for letter in filter(layout.__contains__, _SPATIAL):
+        axis, scale = layout.index(letter), float(getattr(attrs, f"scale_{letter.lower()}"))
+        dims[axis] = tir.nearbyint(dims[axis].astype("float64") * scale).astype("int64")
+    return dims
+
+
+def _einsum(attrs, inputs, out_ndims) -> list[te.Tensor]:
+    """Return the shape of an Einstein summation, which broadcasts sizes of one."""
+    terms, arrow, result = str(attrs.equation).replace(" ", "").partition("->")
+    if not arrow:
+        letters = sorted(set(terms) - set(",."))
+        result = "..." * ("..." in terms) + "".join(x for x in letters if terms.count(x) == 1)
+    rank = int(out_ndims[0])
+
+    def labels(term, rank):
+        first, _, last = term.partition("...")
+        return [*first, *range(len(first) + len(last) - rank, 0), *last]
+
+    def shape(*operands):
+        sizes: dict = {}
+        for term, dims in zip(terms.split(","), operands):
+            for label, size in zip(labels(term, len(dims)), dims):
+                sizes[label] = te.max(sizes[label], size) if label in sizes else size
+        return [sizes[label] for label in labels(result, rank)]
+
+    return shape_tensors(list(inputs), shape, rank)
 
 
 def _channels(attrs, data, weight, is_transposed: bool):
@@ -187,7 +241,14 @@ def register() -> None:
     same = (*own, "cast", "qnn.quantize", "qnn.dequantize")
     for name in (*same, *filter(_is_unary, map(str, tvm.ir.Op.list_op_names()))):
         _register_missing(name, _same())
+    for name in ("reverse", "reverse_sequence", "trilu"):
+        _register_missing(name, _same())
+    _register_missing("einsum", _einsum)
     _register_missing("image.resize3d", _of(_resize3d))
+    _register_missing("nn.depth_to_space", _of(_depth_to_space))
+    _register_missing("nn.space_to_depth", _of(_space_to_depth))
+    for name in ("nn.upsampling", "nn.upsampling3d"):
+        _register_missing(name, _of(_upsampling))
     # TVM has one for those to a single element, which have no attribute with the size.
     for name in (*GLOBAL_POOLS, *ADAPTIVE_POOLS):
         _register_missing(name, _of(_adaptive_pool))
