@@ -86,13 +86,15 @@ void Check(const PoolShape& shape) {
   MaxPool(shape, src.data(), largest.data());
   const auto expected = Expected(shape, src, true, false);
   EXPECT_TRUE(std::equal(largest.begin(), largest.end(), expected.begin()));
-  for (bool counts_padding : {false, true}) {
-    std::vector<float> means(size);
-    AveragePool(shape, counts_padding, src.data(), means.data());
-    const auto quotients = Expected(shape, src, false, counts_padding);
-    EXPECT_TRUE(
-        std::equal(means.begin(), means.end(), quotients.begin(),
-                   [](float value, double exact) { return value == static_cast<float>(exact); }));
+  if constexpr (std::is_same_v<T, float>) {
+    for (bool counts_padding : {false, true}) {
+      std::vector<float> means(size);
+      AveragePool(shape, counts_padding, src.data(), means.data());
+      const auto quotients = Expected(shape, src, false, counts_padding);
+      EXPECT_TRUE(
+          std::equal(means.begin(), means.end(), quotients.begin(),
+                     [](float value, double exact) { return value == static_cast<float>(exact); }));
+    }
   }
 }
 

@@ -50,7 +50,7 @@ struct Largest {
   }
 };
 
-/*! \brief Joins values to their sum. */
+/*! \brief Adds up values. */
 struct Sum {
   using Value = float;
   static constexpr float kFirst = 0;
@@ -74,21 +74,20 @@ struct Rows {
  *
  * \return False where the rows are shorter than a vector; nothing is done then.
  */
-template <int kBytes, typename Op, typename T, typename Value = typename Op::Value>
-DNNL_INLINE bool JoinVectors(const Rows<T>& rows, int64_t count, Value* dst) {
+template <int kBytes, typename Op, typename Value>
+DNNL_INLINE bool JoinVectors(const Rows<Value>& rows, int64_t count, Value* dst) {
   constexpr int64_t kLanes = kBytes / sizeof(Value);
   typedef Value Vector __attribute__((vector_size(kBytes)));
-  typedef T Source __attribute__((vector_size(kLanes * sizeof(T))));
   if (count < kLanes) return false;
   for (int64_t next = 0; next < count; next += kLanes) {
     const int64_t i = next < count - kLanes ? next : count - kLanes;
     Vector joined = Vector{} + Op::kFirst;
     for (int64_t plane = 0; plane < rows.planes; ++plane) {
-      const T* values = rows.src + plane * rows.plane_stride + i;
+      const Value* values = rows.src + plane * rows.plane_stride + i;
       for (int64_t row = 0; row < rows.rows; ++row) {
-        Source value;
-        std::memcpy(&value, values + row * rows.row_stride, sizeof(value));
-        Op::Join(__builtin_convertvector(value, Vector), &joined);
+        Vector value;
+        std::memcpy(&value, values + row * rows.row_stride, kBytes);
+        Op::Join(value, &joined);
       }
     }
     std::memcpy(dst + i, &joined, kBytes);
@@ -96,8 +95,8 @@ DNNL_INLINE bool JoinVectors(const Rows<T>& rows, int64_t count, Value* dst) {
   return true;
 }
 
-template <typename Op, typename T, typename Value = typename Op::Value>
-DNNL_INLINE void JoinRows(const Rows<T>& rows, int64_t count, Value* dst) {
+template <typename Op, typename Value = typename Op::Value>
+DNNL_INLINE void JoinRows(const Rows<Value>& rows, int64_t count, Value* dst) {
   if (JoinVectors<32, Op>(rows, count, dst) || JoinVectors<16, Op>(rows, count, dst) ||
       JoinVectors<8, Op>(rows, count, dst)) {
     return;
@@ -105,9 +104,9 @@ DNNL_INLINE void JoinRows(const Rows<T>& rows, int64_t count, Value* dst) {
   for (int64_t i = 0; i < count; ++i) {
     Value joined = Op::kFirst;
     for (int64_t plane = 0; plane < rows.planes; ++plane) {
-      const T* values = rows.src + plane * rows.plane_stride + i;
+      const Value* values = rows.src + plane * rows.plane_stride + i;
       for (int64_t row = 0; row < rows.rows; ++row) {
-        Op::Join(static_cast<Value>(values[row * rows.row_stride]), &joined);
+        Op::Join(values[row * rows.row_stride], &joined);
       }
     }
     dst[i] = joined;
@@ -122,7 +121,7 @@ DNNL_INLINE Value JoinAll(Value* values, int64_t count) {
   while (count > 1) {
     // The upper half is joined to the lower one; of an odd count the middle one stays.
     const int64_t half = count / 2;
-    JoinRows<Op>(Rows<Value>{values, 1, 0, 2, count - half}, half, to);
+    JoinRows<Op>({values, 1, 0, 2, count - half}, half, to);
     to[half] = values[half];
     count -= half;
     std::swap(values, to);
@@ -156,8 +155,8 @@ DNNL_INLINE void PoolLine(Value* line, int64_t count, const WindowAxis& axis, Va
  * \brief Compute rows of results, by their numbers.
  * \param finish Called with a row of results, and how many rows of values its windows contain.
  */
-template <typename Op, typename T, typename Value, typename Finish>
-DNNL_INLINE void PoolRows(const PoolShape& shape, const T* src, Value* dst, int64_t first,
+template <typename Op, typename Finish, typename Value = typename Op::Value>
+DNNL_INLINE void PoolRows(const PoolShape& shape, const Value* src, Value* dst, int64_t first,
                           int64_t last, const Finish& finish) {
   const auto& [depth, height, width] = shape.axes;
   // As many windows as a line holds.
@@ -166,7 +165,7 @@ DNNL_INLINE void PoolRows(const PoolShape& shape, const T* src, Value* dst, int6
   for (int64_t row = first; row < last; ++row) {
     const int64_t slice = row / height.dst;
     const Taps planes = depth.TapsOf(slice % depth.dst), rows = height.TapsOf(row % height.dst);
-    const T* image = src + slice / depth.dst * depth.src * height.src * width.src;
+    const Value* image = src + slice / depth.dst * depth.src * height.src * width.src;
     const int64_t top = (planes.begin + planes.first * depth.step) * height.src + rows.begin +
                         rows.first * height.step;
     for (int64_t begin = 0; begin < width.dst; begin += most) {
@@ -178,9 +177,8 @@ DNNL_INLINE void PoolRows(const PoolShape& shape, const T* src, Value* dst, int6
       std::fill(line, line + low, Op::kFirst);
       std::fill(line + high, line + length, Op::kFirst);
       JoinRows<Op>(
-          Rows<T>{image + top * width.src + from + low, planes.last - planes.first,
-                  depth.step * height.src * width.src, rows.last - rows.first,
-                  height.step * width.src},
+          {image + top * width.src + from + low, planes.last - planes.first,
+           depth.step * height.src * width.src, rows.last - rows.first, height.step * width.src},
           high - low, line + low);
       PoolLine<Op>(line, count, width, dst + row * width.dst + begin);
     }
@@ -229,27 +227,19 @@ void ForRows(const PoolShape& shape, const Body& body) {
   ParallelFor(shape.planes * depth.dst * height.dst, grain, body);
 }
 
-DNNL_FOR_CPUS void LargestOfRows(const PoolShape& shape, const float* src, float* dst, int64_t first,
-                                 int64_t last) {
+DNNL_FOR_CPUS void LargestOfRows(const PoolShape& shape, const float* src, float* dst,
+                                 int64_t first, int64_t last) {
   PoolRows<Largest<float>>(shape, src, dst, first, last, NoFinish());
 }
-DNNL_FOR_CPUS void LargestOfRows(const PoolShape& shape, const uint8_t* src, uint8_t* dst, int64_t first,
-                                 int64_t last) {
+DNNL_FOR_CPUS void LargestOfRows(const PoolShape& shape, const uint8_t* src, uint8_t* dst,
+                                 int64_t first, int64_t last) {
   PoolRows<Largest<uint8_t>>(shape, src, dst, first, last, NoFinish());
 }
-DNNL_FOR_CPUS void LargestOfRows(const PoolShape& shape, const int8_t* src, int8_t* dst, int64_t first,
-                                 int64_t last) {
+DNNL_FOR_CPUS void LargestOfRows(const PoolShape& shape, const int8_t* src, int8_t* dst,
+                                 int64_t first, int64_t last) {
   PoolRows<Largest<int8_t>>(shape, src, dst, first, last, NoFinish());
 }
 DNNL_FOR_CPUS void MeansOfRows(const PoolShape& shape, bool counts_padding, const float* src,
-                               float* dst, int64_t first, int64_t last) {
-  PoolRows<Sum>(shape, src, dst, first, last, DivideSums{shape, counts_padding});
-}
-DNNL_FOR_CPUS void MeansOfRows(const PoolShape& shape, bool counts_padding, const uint8_t* src,
-                               float* dst, int64_t first, int64_t last) {
-  PoolRows<Sum>(shape, src, dst, first, last, DivideSums{shape, counts_padding});
-}
-DNNL_FOR_CPUS void MeansOfRows(const PoolShape& shape, bool counts_padding, const int8_t* src,
                                float* dst, int64_t first, int64_t last) {
   PoolRows<Sum>(shape, src, dst, first, last, DivideSums{shape, counts_padding});
 }
@@ -258,13 +248,11 @@ DNNL_FOR_CPUS void MeansOfRows(const PoolShape& shape, bool counts_padding, cons
 
 template <typename T>
 void MaxPool(const PoolShape& shape, const T* src, T* dst) {
-  ForRows<T>(shape, [&](int64_t first, int64_t last) {
-    LargestOfRows(shape, src, dst, first, last);
-  });
+  ForRows<T>(shape,
+             [&](int64_t first, int64_t last) { LargestOfRows(shape, src, dst, first, last); });
 }
 
-template <typename T>
-void AveragePool(const PoolShape& shape, bool counts_padding, const T* src, float* dst) {
+void AveragePool(const PoolShape& shape, bool counts_padding, const float* src, float* dst) {
   ForRows<float>(shape, [&](int64_t first, int64_t last) {
     MeansOfRows(shape, counts_padding, src, dst, first, last);
   });
@@ -273,8 +261,5 @@ void AveragePool(const PoolShape& shape, bool counts_padding, const T* src, floa
 template void MaxPool(const PoolShape& shape, const float* src, float* dst);
 template void MaxPool(const PoolShape& shape, const uint8_t* src, uint8_t* dst);
 template void MaxPool(const PoolShape& shape, const int8_t* src, int8_t* dst);
-template void AveragePool(const PoolShape& shape, bool counts_padding, const float* src, float* dst);
-template void AveragePool(const PoolShape& shape, bool counts_padding, const uint8_t* src, float* dst);
-template void AveragePool(const PoolShape& shape, bool counts_padding, const int8_t* src, float* dst);
 
 }  // namespace tvm::runtime::contrib::dnnl_backend

@@ -51,12 +51,11 @@ template <typename T>
 void MaxPool(const PoolShape& shape, const T* src, T* dst);
 
 /*!
- * \brief Compute the mean of the values of windows, which are float, uint8_t or int8_t.
+ * \brief Compute the mean of the values of windows.
  * \param counts_padding Whether the padding of a window is counted as zeros; each window must
  *        contain a value if not.
  */
-template <typename T>
-void AveragePool(const PoolShape& shape, bool counts_padding, const T* src, float* dst);
+void AveragePool(const PoolShape& shape, bool counts_padding, const float* src, float* dst);
 
 }  // namespace tvm::runtime::contrib::dnnl_backend
 

@@ -58,7 +58,8 @@ struct WindowAxis {
   Taps TapsOf(int64_t result) const {
     const int64_t begin = result * stride - pad;
     const auto taps_below = [this](int64_t distance) {
-      return distance <= 0 ? 0 : std::min(kernel, (distance + step - 1) / step);
+      if (distance <= 0) return int64_t{0};
+      return std::min(kernel, step == 1 ? distance : (distance + step - 1) / step);
     };
     return {taps_below(-begin), taps_below(src - begin), begin};
   }
