@@ -24,7 +24,7 @@ from __future__ import annotations
 import contextlib
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -171,7 +171,7 @@ def _reshape(attrs: Mapping, data, shape):
 
 
 def _slice(attrs: Mapping, data, *bounds):
-    given = [each if each is None else each.tolist() for each in bounds]
+    given: list[Any] = [each if each is None else each.tolist() for each in bounds]
     # Attributes before opset 10.
     given += [attrs.get(name) for name in ("starts", "ends", "axes", "steps")[len(given) :]]
     starts, ends, axes, steps = given

@@ -60,8 +60,8 @@ class Symbol:
 class Quotient:
     """A size divided by another, rounded down."""
 
-    numerator: Size
-    denominator: Size
+    numerator: KnownSize
+    denominator: KnownSize
 
     def __str__(self):
         return f"(({self.numerator}) // ({self.denominator}))"
@@ -82,30 +82,30 @@ class Dim:
         """Return the size that a symbol stands for."""
         return Dim((((Symbol(key, native),), 1),))
 
-    def __add__(self, other: Size) -> Size:
+    def __add__(self, other: KnownSize) -> KnownSize:
         return NotImplemented if other is None else _sum((*self.terms, *_terms(other)))
 
-    def __mul__(self, other: Size) -> Size:
+    def __mul__(self, other: KnownSize) -> KnownSize:
         if other is None:
             return NotImplemented
         pairs = ((a, b) for a in self.terms for b in _terms(other))
         return _sum((_sorted((*a, *b)), m * n) for (a, m), (b, n) in pairs)
 
-    def __neg__(self) -> Size:
+    def __neg__(self) -> KnownSize:
         return self * -1
 
-    def __sub__(self, other: Size) -> Size:
+    def __sub__(self, other: KnownSize) -> KnownSize:
         return NotImplemented if other is None else self + other * -1
 
-    def __rsub__(self, other: Size) -> Size:
+    def __rsub__(self, other: KnownSize) -> KnownSize:
         return self * -1 + other
 
     __radd__, __rmul__ = __add__, __mul__
 
-    def __floordiv__(self, other: Size) -> Size:
+    def __floordiv__(self, other: KnownSize) -> KnownSize:
         return NotImplemented if other is None else _floor_divided(self, other)
 
-    def __rfloordiv__(self, other: int) -> Size:
+    def __rfloordiv__(self, other: int) -> KnownSize:
         return _floor_divided(other, self)
 
     def __str__(self):
@@ -118,7 +118,8 @@ class Dim:
     __repr__ = __str__
 
 
-Size = Optional[Union[int, Dim]]
+KnownSize = Union[int, Dim]
+Size = Optional[KnownSize]
 
 
 def _terms(size: Size) -> Sequence[_Term]:
@@ -134,7 +135,7 @@ def _sorted(atoms) -> tuple:
     return tuple(sorted(atoms, key=_order))
 
 
-def _sum(terms) -> Size:
+def _sum(terms) -> KnownSize:
     total: dict[tuple, int] = {}
     for atoms, number in terms:
         total[atoms] = total.get(atoms, 0) + number
@@ -144,7 +145,7 @@ def _sum(terms) -> Size:
     return Dim(tuple(sorted(kept, key=lambda term: (-len(term[0]), *map(_order, term[0])))))
 
 
-def _floor_divided(size: Size, by: Size) -> Size:
+def _floor_divided(size: KnownSize, by: KnownSize) -> KnownSize:
     """Divide, rounded down; multiples of the denominator are no part of the quotient that is left.
 
     So ``(n + 5) // 2`` is ``(n + 1) // 2 + 2``: sizes that differ by how they were computed only
@@ -152,8 +153,8 @@ def _floor_divided(size: Size, by: Size) -> Size:
     """
     if by == 0:
         raise ZeroDivisionError(f"{size} // 0")
-    quotient: Size = 0
-    rest: Size = 0
+    quotient: KnownSize = 0
+    rest: KnownSize = 0
     for atoms, number in _terms(size):
         if isinstance(by, int):
             times, left = divmod(number, by)
@@ -177,11 +178,11 @@ def divided(size: Size, by: Size) -> Size:
     by : int | Dim
         The denominator.
     """
-    if size is None or not _terms(by):
+    if size is None or by is None or not _terms(by):
         return None
     # Terms are in an order of polynomials: the first of a product is the product of the first.
     divisor, divisor_number = _terms(by)[0]
-    quotient: Size = 0
+    quotient: KnownSize = 0
     while size != 0:
         atoms, number_ = _terms(size)[0]
         rest = list(atoms)
@@ -198,9 +199,9 @@ def divided(size: Size, by: Size) -> Size:
 
 def product(sizes: Sequence[Size]) -> Size:
     """Multiply sizes; None if one of them is not known."""
-    result: Size = 1
+    result: KnownSize = 1
     for size in sizes:
-        if size is None or result is None:
+        if size is None:
             return None
         result = result * size
     return result
@@ -218,9 +219,12 @@ def substituted(size: Size, sizes: Mapping[Any, Size]) -> Size:
     """
     if not isinstance(size, Dim):
         return size
-    total: Size = 0
+    total: KnownSize = 0
     for atoms, number_ in size.terms:
-        total = total + product([number_, *(_substituted_atom(atom, sizes) for atom in atoms)])
+        term = product([number_, *(_substituted_atom(atom, sizes) for atom in atoms)])
+        if term is None:
+            return None
+        total = total + term
     return total
 
 
@@ -229,7 +233,7 @@ def _substituted_atom(atom: Symbol | Quotient, sizes: Mapping[Any, Size]) -> Siz
         numerator, denominator = (
             substituted(each, sizes) for each in (atom.numerator, atom.denominator)
         )
-        return numerator // denominator
+        return None if numerator is None or denominator is None else numerator // denominator
     return sizes.get(atom.key, Dim((((atom,), 1),)))
 
 

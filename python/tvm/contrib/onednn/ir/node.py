@@ -203,6 +203,19 @@ class Node(OpView):
         return [self] if self.is_call else []
 
     @property
+    def number(self) -> int:
+        """Its number in the graph.
+
+        Raises
+        ------
+        ValueError
+            It is not in the graph.
+        """
+        if self.index is None:
+            raise ValueError(f"{self} is not in the graph")
+        return self.index
+
+    @property
     def is_live(self) -> bool:
         """Whether it is in the graph."""
         return self.index is not None

@@ -92,6 +92,19 @@ class NoTensor:
 Value = Union[Tensor, tuple[Tensor, ...], NoTensor]
 
 
+def tensor_of(value: Value) -> Tensor:
+    """Return an operand or a result that is a tensor.
+
+    Raises
+    ------
+    TypeError
+        It is a tuple, or nothing that a view knows.
+    """
+    if not isinstance(value, Tensor):
+        raise TypeError(f"{value} is no tensor")
+    return value
+
+
 class OpView:
     """A call of an op, as rules see it.
 

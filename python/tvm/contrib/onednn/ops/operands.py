@@ -56,7 +56,10 @@ def is_per_channel(
 
 
 def operand_kind(
-    call: OpView, operand: tuple[int, ...], result: tuple[int, ...], channel_axis: int | None
+    call: OpView,
+    operand: tuple[int | None, ...],
+    result: tuple[int | None, ...],
+    channel_axis: int | None,
 ) -> str | None:
     """Say how an operand lies on a result, if in a way that oneDNN fuses.
 

@@ -23,6 +23,7 @@ from collections.abc import Iterator
 from ..ir.graph import Graph
 from ..ir.match import is_field, only_user
 from ..ir.node import CALL, Node
+from ..ir.op_view import tensor_of
 from ..ops.int8 import dequantized_operands, is_dequantized
 from ..ops.operands import BIAS_OPS, operand_kind
 from ..ops.quantize import DEQUANTIZE, QUANTIZE, parameters
@@ -80,7 +81,8 @@ class Fused:
             if node.kind == CALL
             and self.rules.ops[node.name].post == "binary"
             and operand.rounded is not None
-            and known_product(operand.type.shape) < known_product(node.type.shape)
+            and known_product(tensor_of(operand.type).shape)
+            < known_product(tensor_of(node.type).shape)
             and operand not in self.chain[0].operands
         }
 
@@ -166,14 +168,15 @@ class Fused:
             return False
         # Rows of more dimensions that are columns of the data are no rows of one matrix.
         is_transposed = root.name == "nn.matmul" and root.attrs.transpose_a
-        if kept == 1 and len(root.result.shape) > 2 and is_transposed:
+        shape = tensor_of(root.result).shape
+        if kept == 1 and len(shape) > 2 and is_transposed:
             return False
-        dims = user.result.shape[-kept:]
+        dims = tensor_of(user.result).shape[-kept:]
         if None not in dims:
-            return dims == root.result.shape[-kept:]
+            return dims == shape[-kept:]
         # Open ones are the same where the reshape says so.
         is_reshape = user.name == "reshape"
-        return is_reshape and copied_at_end(user, len(last.type.shape)) >= kept
+        return is_reshape and copied_at_end(user, len(tensor_of(last.type).shape)) >= kept
 
     def _part(self, last: Node, user: Node) -> str | None:
         """Return what to call a user of the last op in the name; None if it cannot be fused."""
@@ -182,13 +185,15 @@ class Fused:
         spec = self.rules.ops[user.name]
         refused = self.rules.refusal(user) is not None
         is_fused = spec.post in self.root_spec.fuses or user.name in self.root_spec.fuses
-        if not is_fused or refused or user.result.shape != last.type.shape:
+        if not is_fused or refused:
+            return None
+        if tensor_of(user.result).shape != tensor_of(last.type).shape:
             return None
         short = user.name.split(".")[-1]
         if spec.post == "quantize":
             # A binary primitive of floating-point values writes 8 bits as well.
             writes_bits = self._dequantized is not None or self.root_spec.post == "binary"
-            return short if writes_bits and parameters(*user.args[1:]) else None
+            return short if writes_bits and parameters(*map(tensor_of, user.args[1:])) else None
         # After a quantize comes a dequantize only, see `_is_unnamed`.
         if self.parts[-1] == "quantize" or self.chain[0].name == DEQUANTIZE:
             return None
@@ -196,12 +201,13 @@ class Fused:
 
     def _channel_axis(self, shape: tuple[int | None, ...]) -> int | None:
         """Return the channel axis of a result of this shape."""
-        is_reshaped = len(shape) != len(self.chain[0].type.shape)
+        is_reshaped = len(shape) != len(tensor_of(self.chain[0].result).shape)
         return len(shape) - 1 if is_reshaped else self.channel_axis
 
     def _binary_part(self, user: Node, last: Node, spec: OpSchema) -> str | None:
         is_first = user.operands[0] is last
-        operand, shape = user.args[1 if is_first else 0].shape, user.result.shape
+        operand = tensor_of(user.args[1 if is_first else 0]).shape
+        shape = tensor_of(user.result).shape
         kind = operand_kind(user, operand, shape, self._channel_axis(shape))
         if kind is None or not (is_first or spec.swaps):
             return None
@@ -249,8 +255,9 @@ def _find_reshaped_bits(graph: Graph, rules: Rules) -> Iterator[tuple[Node, Node
     chains = list(find_fused(graph, rules))
     used = {node for fused in chains for node in fused.chain[1:]}
     for fused in chains:
-        reshape, dequantize, user = fused.reshaped_bits() or (None, None, None)
-        if user is not None and user not in used:
+        reshaped = fused.reshaped_bits()
+        if reshaped is not None and reshaped[2] not in used:
+            reshape, dequantize, user = reshaped
             used.add(user)
             yield reshape, dequantize
 

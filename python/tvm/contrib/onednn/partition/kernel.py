@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 from ..ir.graph import Graph
 from ..ir.match import is_field
 from ..ir.node import CALL, FIELD, TUPLE, Node
+from ..ir.op_view import tensor_of
 from ..ops.quantize import DEQUANTIZE, QUANTIZE
 from ..ops.rules import Rules
 from ..ops.tensors import COMPILER
@@ -222,7 +223,8 @@ def kernel_of(units: Units, node: Node) -> Kernel:
         attrs = dict(vars(call.attrs))
         if call.name == "nn.bias_add":
             # Counted from the end, which a reshape of the rows does not change.
-            attrs["axis"] = attrs["axis"] % len(call.type.dims) - len(call.type.dims)
+            rank = len(tensor_of(call.type).dims)
+            attrs["axis"] = attrs["axis"] % rank - rank
         others = [k for k, operand in enumerate(call.operands) if operand not in chain]
         if call.name in (QUANTIZE, DEQUANTIZE) or not others:
             return PostOp(call.name, attrs)

@@ -25,7 +25,8 @@ from ..failures import message_of, note_failure
 from ..ir.graph import Graph
 from ..ir.node import Node
 from ..ops.rules import Rules
-from ..rewrites.pipeline import Outcome, Rewrite, rewrite
+from ..rewrites.attempt import Rewrite
+from ..rewrites.pipeline import Outcome, rewrite
 from .fuse import move_dequantize_first
 from .units import OffloadDecision, Units
 
@@ -104,11 +105,13 @@ def offload(
     PartitionError
         With the option `strict`: an op could not be rewritten or written, or its rule raised.
     """
-    graph, outcome = None, None
-    skipped, known = set(), -1
+    graph: Graph | None = None
+    outcome: Outcome | None = None
+    skipped: set[str] = set()
+    known = -1
     strict = rules.options.strict
     for attempts_left in reversed(range(_MAX_ATTEMPTS)):
-        if len(skipped) != known:
+        if graph is None or outcome is None or len(skipped) != known:
             known = len(skipped)
             graph = read()
             outcome = rewrite(

@@ -26,7 +26,7 @@ from .data_flow import DataFlow
 
 def in_order(nodes: Iterable[Node]) -> list[Node]:
     """Return nodes of a graph in its order."""
-    return sorted(nodes, key=lambda node: node.index)
+    return sorted(nodes, key=lambda node: node.number)
 
 
 class Regions:
@@ -59,19 +59,19 @@ class Regions:
         self._cut = list(self._group)
         # The operands of a group; leaves depend on nothing and so are on no path.
         operands = flow.operands
-        self._sources = [{o.index for o in operands[node] if operands[o]} for node in flow.nodes]
+        self._sources = [{o.number for o in operands[node] if operands[o]} for node in flow.nodes]
         chosen: set[Node] = set()
         for node in flow.nodes:
             if supported(node):
                 chosen.add(node)
                 for operand in operands[node]:
                     if operand in chosen and operand.scope == node.scope:
-                        self._merge(self._find(operand.index), self._find(node.index))
+                        self._merge(self._find(operand.number), self._find(node.number))
         members: dict[int, list[Node]] = {}
         for node in in_order(chosen):
-            group = self._find(node.index)
+            group = self._find(node.number)
             # A field of a tuple from elsewhere is read there, so that inputs are tensors.
-            if node.kind != FIELD or self._find(node.operands[0].index) == group:
+            if node.kind != FIELD or self._find(node.operands[0].number) == group:
                 members.setdefault(group, []).append(node)
         self.members = list(members.values())
 
