@@ -59,21 +59,31 @@ def test_open_sizes(name):
     check(node, {f"x{k}": rand(*shape) for k, shape in enumerate(sizes)}, dims)
 
 
-def test_reverse_sequence():
-    node = helper.make_node("ReverseSequence", ["x", "lengths"], ["y"], time_axis=0, batch_axis=1)
+@pytest.mark.parametrize("attrs", [dict(time_axis=0, batch_axis=1), {}], ids=["axes", "default"])
+def test_reverse_sequence(attrs):
+    node = helper.make_node("ReverseSequence", ["x", "lengths"], ["y"], **attrs)
     inputs = {"x": rand(5, 3, 2), "lengths": np.array([5, 2, 1])}
     check(node, inputs, [("time", "batch", 2), ("batch",)])
 
 
-def check(node, inputs, dims):
-    """Compare a node of open sizes with the reference implementation of onnx."""
+@pytest.mark.parametrize("attrs, power", [({}, 2), (dict(p=3), 3)], ids=["default", "p"])
+def test_global_lp_pool(attrs, power):
+    x = rand(2, 4, 3, 5) - np.float32(0.5)
+    wanted = (np.abs(x.astype("float64")) ** power).sum((2, 3), keepdims=True) ** (1 / power)
+    node = helper.make_node("GlobalLpPool", ["x"], ["y"], **attrs)
+    check(node, {"x": x}, [("n", 4, "h", "w")], wanted)
+
+
+def check(node, inputs, dims, wanted=None):
+    """Compare a node of open sizes with the reference implementation of onnx, or other numbers."""
     infos = [
         helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(x.dtype), shape)
         for (name, x), shape in zip(inputs.items(), dims)
     ]
     graph = helper.make_graph([node], "g", infos, [helper.make_empty_tensor_value_info("y")])
     model = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)])
-    (wanted,) = ReferenceEvaluator(model).run(None, inputs)
+    if wanted is None:
+        (wanted,) = ReferenceEvaluator(model).run(None, inputs)
     got = np.asarray(dnnl.compile(model, prune=False)(**inputs))
     assert got.shape == wanted.shape
     np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-5)
