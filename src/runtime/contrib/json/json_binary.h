@@ -79,16 +79,14 @@ bool ReadBounded(Stream* stream, T* out) {
 }
 
 /*!
- * \brief Read a string in pieces.
+ * \brief Read so many bytes in pieces.
  *
  * dmlc's own reader allocates as much as the file says before it looks whether it is there; a
  * damaged length would take all memory.
  */
 template <typename Stream>
-bool ReadBounded(Stream* stream, std::string* out) {
+bool ReadPieces(Stream* stream, uint64_t left, std::string* out) {
   constexpr uint64_t kPiece = 1 << 20;
-  uint64_t left = 0;
-  if (!ReadBounded(stream, &left)) return false;
   out->clear();
   while (left > 0) {
     const size_t piece = static_cast<size_t>(std::min(left, kPiece));
@@ -98,6 +96,13 @@ bool ReadBounded(Stream* stream, std::string* out) {
     left -= piece;
   }
   return true;
+}
+
+/*! \brief Read a string, with its size first. */
+template <typename Stream>
+bool ReadBounded(Stream* stream, std::string* out) {
+  uint64_t size = 0;
+  return ReadBounded(stream, &size) && ReadPieces(stream, size, out);
 }
 
 /*! \brief Read a list of strings in the same way. */

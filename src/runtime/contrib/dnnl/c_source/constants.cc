@@ -34,11 +34,10 @@
 #include <tvm/runtime/registry.h>
 
 #include <string>
+#include <string_view>
 #include <utility>
 
-#include "../../json/json_binary.h"
-#include "../tvm/library_blob.h"
-#include "../tvm/stored_array.h"
+#include "../tvm/constant_bytes.h"
 
 namespace tvm {
 namespace runtime {
@@ -47,7 +46,6 @@ namespace contrib {
 namespace {
 
 using dnnl_backend::CheckComplete;
-using json::detail::ReadBounded;
 
 class DNNLConstants : public ModuleNode {
  public:
@@ -75,18 +73,23 @@ class DNNLConstants : public ModuleNode {
   }
 
   static Module LoadFromBinary(void* strm) {
-    auto* stream = static_cast<dmlc::Stream*>(strm);
     std::string symbol;
-    uint64_t count = 0;
-    CheckComplete(ReadBounded(stream, &symbol), "the name of their function");
-    CheckComplete(ReadBounded(stream, &count), "the number of those of '" + symbol + "'");
     Array<NDArray> values;
+    dnnl_backend::ConstantBytes bytes;
+    bytes.Read(static_cast<dmlc::Stream*>(strm), [&](dnnl_backend::ByteReader* reader) {
+      std::string_view text;
+      uint64_t count = 0;
+      CheckComplete(reader->Read(&text), "the name of their function");
+      symbol = text;
+      CheckComplete(reader->Read(&count), "the number of those of '" + symbol + "'");
+      for (uint64_t i = 0; i < count; ++i) {
+        dnnl_backend::StoredArray array;
+        CheckComplete(dnnl_backend::ReadArray(reader, &array), "an array");
+        values.push_back(dnnl_backend::CopyOf(array));
+      }
+    });
     // The bytes that were read are needed no more.
-    const auto blob = dnnl_backend::LibraryBlob::Of(stream);
-    const auto position = [&]() { return static_cast<dmlc::SeekStream*>(stream)->Tell(); };
-    const size_t begin = blob ? position() : 0;
-    for (uint64_t i = 0; i < count; ++i) values.push_back(dnnl_backend::ReadArray(stream));
-    if (blob) blob->ReleasePages(begin, position());
+    bytes.ReleasePages();
     return Module(make_object<DNNLConstants>(symbol, values));
   }
 

@@ -32,7 +32,6 @@
  * that of the weights. To look for the constants in all loaded libraries took 62 ms.
  */
 #include <dmlc/io.h>
-#include <dmlc/memory_io.h>
 #include <tvm/runtime/container/array.h>
 #include <tvm/runtime/container/map.h>
 #include <tvm/runtime/container/string.h>
@@ -47,16 +46,13 @@
 #include <malloc.h>
 #endif
 
-#include <memory>
 #include <mutex>
 #include <string>
 #include <unordered_map>
-#include <utility>
 #include <vector>
 
-#include "../../json/json_binary.h"
-#include "library_blob.h"
-#include "stored_array.h"
+#include "../core/stored_constants.h"
+#include "constant_bytes.h"
 
 namespace tvm {
 namespace runtime {
@@ -65,19 +61,12 @@ namespace dnnl_backend {
 
 namespace {
 
-std::vector<std::string> ReadNames(dmlc::Stream* stream, const char* what) {
-  std::vector<std::string> names;
-  CheckComplete(json::detail::ReadBounded(stream, &names), what);
-  return names;
-}
-
-/*! \brief A constant, and where it lies in the library. */
-struct StoredConstant {
+/*! \brief A constant. */
+struct LoadedConstant {
   std::string name;
-  size_t begin{0};
-  size_t end{0};
+  StoredArray stored;
   /*! \brief Undefined while nobody needs it. */
-  NDArray value;
+  NDArray value{};
 };
 
 class ConstLoader : public ModuleNode {
@@ -92,7 +81,7 @@ class ConstLoader : public ModuleNode {
       return TypedPackedFunc<Map<String, ObjectRef>()>([self, this]() {
         const std::lock_guard<std::mutex> lock(mutex_);
         Map<String, ObjectRef> arrays;
-        for (const StoredConstant& constant : constants_) {
+        for (const LoadedConstant& constant : constants_) {
           arrays.Set(constant.name, ValueOf(constant));
         }
         return arrays;
@@ -108,10 +97,10 @@ class ConstLoader : public ModuleNode {
   void SaveToBinary(dmlc::Stream* stream) final {
     const std::lock_guard<std::mutex> lock(mutex_);
     std::vector<std::string> names;
-    for (const StoredConstant& constant : constants_) names.push_back(constant.name);
+    for (const LoadedConstant& constant : constants_) names.push_back(constant.name);
     stream->Write(names);
     stream->Write(static_cast<uint64_t>(constants_.size()));
-    for (const StoredConstant& constant : constants_) ValueOf(constant).Save(stream);
+    for (const LoadedConstant& constant : constants_) ValueOf(constant).Save(stream);
     std::vector<std::string> symbols;
     for (const auto& known : users_) symbols.push_back(known.first);
     stream->Write(symbols);
@@ -137,51 +126,21 @@ class ConstLoader : public ModuleNode {
   };
 
   void Load(dmlc::Stream* stream) {
-    blob_ = LibraryBlob::Of(stream);
-    std::unordered_map<std::string, size_t> index;
-    for (std::string& name : ReadNames(stream, "the names")) {
-      CheckComplete(index.emplace(name, constants_.size()).second, "a name that is there twice");
-      constants_.emplace_back();
-      constants_.back().name = std::move(name);
-    }
-    uint64_t count = 0;
-    CheckComplete(json::detail::ReadBounded(stream, &count) && count == constants_.size(),
-                  "the number of arrays");
-    for (StoredConstant& constant : constants_) {
-      if (blob_ == nullptr) {
-        constant.value = ReadArray(stream);
-        continue;
+    bytes_.Read(stream, [this](ByteReader* reader) {
+      const StoredConstants stored = ReadConstants(reader);
+      for (const StoredArray& array : stored.arrays) {
+        CheckComplete(array.is_readable, "an array");
+        constants_.push_back({std::string(array.name), array});
       }
-      auto* seekable = static_cast<dmlc::SeekStream*>(stream);
-      constant.begin = seekable->Tell();
-      SkipArray(seekable);
-      constant.end = seekable->Tell();
-    }
-    const std::vector<std::string> symbols = ReadNames(stream, "the names of the functions");
-    CheckComplete(json::detail::ReadBounded(stream, &count) && count == symbols.size(),
-                  "the number of functions");
-    for (const std::string& symbol : symbols) {
-      User& user = users_[symbol];
-      for (const std::string& name : ReadNames(stream, "the constants of a function")) {
-        const auto known = index.find(name);
-        CheckComplete(known != index.end(), "constant '" + name + "' of '" + symbol + "'");
-        user.constants.push_back(known->second);
+      for (const StoredFunction& function : stored.functions) {
+        users_[std::string(function.symbol)].constants = function.constants;
       }
-    }
-    ReleasePages();
+    });
+    bytes_.ReleasePages();
   }
 
-  void ReleasePages() const {
-    if (blob_ == nullptr || constants_.empty()) return;
-    blob_->ReleasePages(constants_.front().begin, constants_.back().end);
-  }
-
-  NDArray ValueOf(const StoredConstant& constant) const {
-    if (constant.value.defined()) return constant.value;
-    // The stream's type has no read-only variant.
-    dmlc::MemoryFixedSizeStream stream(const_cast<char*>(blob_->At(constant.begin)),
-                                       constant.end - constant.begin);
-    return ReadArray(&stream);
+  static NDArray ValueOf(const LoadedConstant& constant) {
+    return constant.value.defined() ? constant.value : CopyOf(constant.stored);
   }
 
   /*! \brief Give the function of this name its constants, once. A failure may be tried again. */
@@ -212,18 +171,17 @@ class ConstLoader : public ModuleNode {
       const int code = init(values);
       ICHECK_EQ(code, 0) << TVMGetLastError();
     }
-    if (blob_ == nullptr) return;
-    ReleasePages();
+    if (!bytes_.IsLibrary()) return;
+    bytes_.ReleasePages();
 #ifdef __GLIBC__
     // The copies are large. The C library would keep some of their memory for later.
     if (!keep) malloc_trim(0);
 #endif
   }
 
-  std::vector<StoredConstant> constants_;
+  std::vector<LoadedConstant> constants_;
   std::unordered_map<std::string, User> users_;
-  /*! \brief Where the constants lie; null if all of them are in `constants_`. */
-  std::unique_ptr<const LibraryBlob> blob_;
+  ConstantBytes bytes_;
   std::mutex mutex_;
 };
 

@@ -27,6 +27,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 
 #ifdef __linux__
 #include <dlfcn.h>
@@ -44,32 +45,35 @@ namespace dnnl_backend {
 namespace {
 
 /*!
- * \brief Gives the buffer of a stream, which TVM puts on the library's blob.
+ * \brief Gives the bytes of a stream, which TVM puts on the library's blob.
  *
- * dmlc keeps it private, but C++ lets an explicit instantiation name it. The other way is to look
- * through all loaded libraries for one that has the same bytes at the same place: 100 lines more,
- * and 60 ms instead of 2 for a library of 100 MB.
+ * dmlc keeps them private, but C++ lets an explicit instantiation name them. The other way is to
+ * look through all loaded libraries for one that has the same bytes at the same place: 100 lines
+ * more, and 60 ms instead of 2 for a library of 100 MB.
  */
-template <char* dmlc::MemoryFixedSizeStream::* buffer>
-struct StreamBuffer {
-  friend const char* BufferOf(const dmlc::MemoryFixedSizeStream& stream) { return stream.*buffer; }
+template <char* dmlc::MemoryFixedSizeStream::* buffer, size_t dmlc::MemoryFixedSizeStream::* size>
+struct StreamBytes {
+  friend std::string_view BytesOf(const dmlc::MemoryFixedSizeStream& stream) {
+    return {stream.*buffer, stream.*size};
+  }
 };
-template struct StreamBuffer<&dmlc::MemoryFixedSizeStream::p_buffer_>;
-const char* BufferOf(const dmlc::MemoryFixedSizeStream& stream);
+template struct StreamBytes<&dmlc::MemoryFixedSizeStream::p_buffer_,
+                            &dmlc::MemoryFixedSizeStream::buffer_size_>;
+std::string_view BytesOf(const dmlc::MemoryFixedSizeStream& stream);
 
 }  // namespace
 
 std::unique_ptr<const LibraryBlob> LibraryBlob::Of(dmlc::Stream* stream) {
   const auto* fixed = dynamic_cast<dmlc::MemoryFixedSizeStream*>(stream);
   if (fixed == nullptr) return nullptr;
-  const char* data = BufferOf(*fixed);
-  const std::string path = LibraryAt(data);
+  const std::string_view bytes = BytesOf(*fixed);
+  const std::string path = LibraryAt(bytes.data());
   // Null for memory that is no library's, and for what is linked into the program.
   void* handle =
       path.empty() ? nullptr : dlopen(path.c_str(), RTLD_LAZY | RTLD_LOCAL | RTLD_NOLOAD);
   if (handle == nullptr) return nullptr;
   return std::unique_ptr<const LibraryBlob>(
-      new LibraryBlob(std::shared_ptr<void>(handle, dlclose), data));
+      new LibraryBlob(std::shared_ptr<void>(handle, dlclose), bytes));
 }
 
 #else
@@ -77,10 +81,6 @@ std::unique_ptr<const LibraryBlob> LibraryBlob::Of(dmlc::Stream* stream) {
 std::unique_ptr<const LibraryBlob> LibraryBlob::Of(dmlc::Stream*) { return nullptr; }
 
 #endif
-
-void LibraryBlob::ReleasePages(size_t begin, size_t end) const {
-  dnnl_backend::ReleasePages(At(begin), At(end));
-}
 
 }  // namespace dnnl_backend
 }  // namespace contrib

@@ -26,8 +26,8 @@
 
 #include <dmlc/io.h>
 
-#include <cstddef>
 #include <memory>
+#include <string_view>
 #include <utility>
 
 namespace tvm {
@@ -47,18 +47,15 @@ class LibraryBlob {
   /*! \brief The blob that a stream reads, which is a SeekStream then; null for other streams. */
   static std::unique_ptr<const LibraryBlob> Of(dmlc::Stream* stream);
 
-  /*! \brief The address of what is at `position` of the stream; not aligned in any way. */
-  const char* At(size_t position) const { return data_ + position; }
-
-  /*! \brief Tell the system that a part is not needed for now. To look at it is safe. */
-  void ReleasePages(size_t begin, size_t end) const;
+  /*! \brief Its bytes, which begin at any address. */
+  std::string_view bytes() const { return bytes_; }
 
  private:
-  LibraryBlob(std::shared_ptr<void> library, const char* data)
-      : library_(std::move(library)), data_(data) {}
+  LibraryBlob(std::shared_ptr<void> library, std::string_view bytes)
+      : library_(std::move(library)), bytes_(bytes) {}
 
   std::shared_ptr<void> library_;
-  const char* data_;
+  std::string_view bytes_;
 };
 
 }  // namespace dnnl_backend

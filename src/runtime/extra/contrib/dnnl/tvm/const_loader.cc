@@ -45,7 +45,6 @@
 #include <malloc.h>
 #endif
 
-#include <algorithm>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -55,14 +54,19 @@
 #include <vector>
 
 #include "../../../../contrib/dnnl/core/library.h"
+#include "../../../../contrib/dnnl/core/stored_constants.h"
 #include "errors.h"
-#include "stored_constants.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
 
 namespace {
 
 constexpr const char* kName = "ffi.Module.load_from_bytes.const_loader";
+
+StoredConstants ReadStored(std::string_view bytes) {
+  BytesReader reader(bytes);
+  return WithFFIErrors([&reader]() { return ReadConstants(&reader); });
+}
 
 }  // namespace
 
@@ -139,12 +143,10 @@ class ConstLoader : public ffi::ModuleObj {
     ffi::Array<ffi::Tensor> views;
     for (const StoredFunction& function : stored.functions) {
       if (function.symbol != symbol) continue;
-      for (const std::string_view name : function.constants) {
-        const auto array =
-            std::find_if(stored.arrays.begin(), stored.arrays.end(),
-                         [name](const StoredArray& each) { return each.name == name; });
-        if (array == stored.arrays.end() || !array->is_readable) return std::nullopt;
-        views.push_back(ViewOf(*array));
+      for (const size_t index : function.constants) {
+        const StoredArray& array = stored.arrays[index];
+        if (!array.is_readable) return std::nullopt;
+        views.push_back(ViewOf(array));
       }
       return views;
     }
@@ -154,7 +156,7 @@ class ConstLoader : public ffi::ModuleObj {
   /*! \brief Give all modules their constants, once. A failure may be tried again. */
   void Initialise() {
     if (is_initialised_) return;
-    const StoredConstants stored = WithFFIErrors([this]() { return ReadConstants(stored_.bytes); });
+    const StoredConstants stored = ReadStored(stored_.bytes);
     for (const ffi::Any& import : imports_) {
       const auto module = import.cast<ffi::Module>();
       const ffi::Optional<ffi::String> symbol = SymbolOf(module);
@@ -184,7 +186,7 @@ class ConstLoader : public ffi::ModuleObj {
 }  // namespace
 
 ffi::Module ConstLoaderOf(LibraryBytes stored) {
-  WithFFIErrors([&stored]() { ReadConstants(stored.bytes); });
+  ReadStored(stored.bytes);
   // To read the sizes maps up to 2 MB around each.
   ReleasePages(stored.bytes.data(), stored.bytes.data() + stored.bytes.size());
   return ffi::Module(ffi::make_object<ConstLoader>(std::move(stored)));
@@ -199,7 +201,7 @@ TVM_FFI_STATIC_INIT_BLOCK() {
   // In a static runtime TVM's may be registered later; it stays then.
   if (!load.has_value()) return;
   const auto ours = [load = *load](const ffi::Bytes& bytes) {
-    WithFFIErrors([&bytes]() { ReadConstants({bytes.data(), bytes.size()}); });
+    ReadStored({bytes.data(), bytes.size()});
     return load(bytes).cast<ffi::Module>();
   };
   ffi::Function::SetGlobal(kName, ffi::Function::FromTyped(ours), true);

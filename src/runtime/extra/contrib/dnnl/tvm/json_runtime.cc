@@ -39,13 +39,13 @@
 #include <utility>
 #include <vector>
 
+#include "../../../../contrib/dnnl/core/bytes.h"
 #include "../../../../contrib/dnnl/core/exec/graph_runner.h"
 #include "../../../../contrib/dnnl/core/infer.h"
 #include "../../../../contrib/dnnl/core/plan/reserve.h"
 #include "../../../../contrib/dnnl/tvm/json_graph.h"
 #include "../../../../contrib/json/json_binary.h"
 #include "../../../../contrib/json/json_graph_check.h"
-#include "bytes_stream.h"
 #include "errors.h"
 #include "growing_tensors.h"
 

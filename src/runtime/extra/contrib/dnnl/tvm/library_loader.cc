@@ -47,8 +47,8 @@
 #include <utility>
 #include <vector>
 
+#include "../../../../contrib/dnnl/core/bytes.h"
 #include "../../../../contrib/dnnl/core/error.h"
-#include "bytes_stream.h"
 #include "const_loader.h"
 #include "errors.h"
 

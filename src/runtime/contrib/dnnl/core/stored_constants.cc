@@ -18,29 +18,25 @@
  */
 
 /*!
- * \file src/runtime/extra/contrib/dnnl/tvm/stored_constants.cc
- * \brief What the bytes of a const loader hold, with all sizes checked.
+ * \file src/runtime/contrib/dnnl/core/stored_constants.cc
+ * \brief Reads the binary form of a const loader, which is the same in both TVMs.
  */
 #include "stored_constants.h"
 
 #include <cstdint>
 #include <limits>
+#include <string>
+#include <unordered_map>
 #include <vector>
 
-#include "../../../../contrib/dnnl/core/error.h"
-#include "bytes_stream.h"
+#include "error.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
 
 namespace {
 
-void CheckComplete(bool good, const char* what) {
-  CORE_CHECK(good) << "The constants of a library are cut off or damaged: " << what
-                   << " cannot be read. Export the library again.";
-}
-
 /*! \brief Read a list of texts. */
-std::vector<std::string_view> ReadTexts(BytesReader* reader, const char* what) {
+std::vector<std::string_view> ReadTexts(ByteReader* reader, const char* what) {
   uint64_t count = 0;
   std::string_view text;
   std::vector<std::string_view> texts;
@@ -53,19 +49,25 @@ std::vector<std::string_view> ReadTexts(BytesReader* reader, const char* what) {
   return texts;
 }
 
-/*! \brief Read an array as TVM writes it, if its type and shape need no more than it has. */
-bool ReadArray(BytesReader* reader, StoredArray* array) {
+}  // namespace
+
+void CheckComplete(bool good, const std::string& what) {
+  CORE_CHECK(good) << "The constants of a library are cut off or damaged: " << what
+                   << " cannot be read. Export the library again.";
+}
+
+bool ReadArray(ByteReader* reader, StoredArray* array) {
   constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
+  constexpr int32_t kMaxRank = 32;
   // Before the arrays that TVM saves.
   constexpr uint64_t kMagic = 0xDD5E40F096B4A13F;
-  uint64_t magic = 0;
-  int32_t device = 0, rank = 0;
+  uint64_t magic = 0, reserved = 0;
+  int32_t device = 0, device_id = 0, rank = 0;
   uint8_t code = 0, bits = 0;
   uint16_t lanes = 0;
-  // The magic number is followed by one that is reserved, and the device by its index.
-  if (!reader->Read(&magic) || !reader->Skip(1, sizeof(uint64_t)) || !reader->Read(&device) ||
-      !reader->Skip(1, sizeof(int32_t)) || !reader->Read(&rank) || rank < 0 ||
-      !reader->Read(&code) || !reader->Read(&bits) || !reader->Read(&lanes)) {
+  if (!reader->Read(&magic) || !reader->Read(&reserved) || !reader->Read(&device) ||
+      !reader->Read(&device_id) || !reader->Read(&rank) || rank < 0 || !reader->Read(&code) ||
+      !reader->Read(&bits) || !reader->Read(&lanes)) {
     return false;
   }
   array->dtype = {code, bits, lanes};
@@ -81,28 +83,35 @@ bool ReadArray(BytesReader* reader, StoredArray* array) {
   // Elements of a few bits may lie in a byte each.
   const bool is_there = reader->Read(&size) && size >= 0 && needed / 8 <= size &&
                         reader->Read(static_cast<uint64_t>(size), &array->values);
-  array->is_readable = magic == kMagic && device == kDLCPU && bytes == size;
+  array->is_readable =
+      magic == kMagic && device == kDLCPU && rank <= kMaxRank && lanes == 1 && bytes == size;
   return is_there;
 }
 
-}  // namespace
-
-StoredConstants ReadConstants(std::string_view bytes) {
+StoredConstants ReadConstants(ByteReader* reader) {
   StoredConstants stored;
-  BytesReader reader(bytes);
-  const std::vector<std::string_view> names = ReadTexts(&reader, "the names");
-  uint64_t count = 0;
-  CheckComplete(reader.Read(&count) && count == names.size(), "the number of arrays");
-  for (const std::string_view name : names) {
+  std::unordered_map<std::string_view, size_t> index;
+  for (const std::string_view name : ReadTexts(reader, "the names")) {
+    CheckComplete(index.emplace(name, stored.arrays.size()).second, "a name that is there twice");
     stored.arrays.push_back({name});
-    CheckComplete(ReadArray(&reader, &stored.arrays.back()), "an array");
   }
-  for (const std::string_view symbol : ReadTexts(&reader, "the names of the functions")) {
+  uint64_t count = 0;
+  CheckComplete(reader->Read(&count) && count == stored.arrays.size(), "the number of arrays");
+  for (StoredArray& array : stored.arrays) CheckComplete(ReadArray(reader, &array), "an array");
+  for (const std::string_view symbol : ReadTexts(reader, "the names of the functions")) {
     stored.functions.push_back({symbol});
   }
-  CheckComplete(reader.Read(&count) && count == stored.functions.size(), "the number of functions");
+  CheckComplete(reader->Read(&count) && count == stored.functions.size(),
+                "the number of functions");
   for (StoredFunction& function : stored.functions) {
-    function.constants = ReadTexts(&reader, "the constants of a function");
+    for (const std::string_view name : ReadTexts(reader, "the constants of a function")) {
+      const auto known = index.find(name);
+      if (known == index.end()) {
+        CheckComplete(false, "constant '" + std::string(name) + "' of '" +
+                                 std::string(function.symbol) + "'");
+      }
+      function.constants.push_back(known->second);
+    }
   }
   return stored;
 }

@@ -18,13 +18,13 @@
  */
 
 /*!
- * \file src/runtime/extra/contrib/dnnl/tvm/bytes_stream.h
- * \brief Streams on bytes in memory, for the binary form of a module.
+ * \file src/runtime/contrib/dnnl/core/bytes.h
+ * \brief Reads and writes the binary form of modules.
  *
  * Numbers are written as they lie in memory: the machines that oneDNN runs on are little-endian.
  */
-#ifndef TVM_RUNTIME_EXTRA_CONTRIB_DNNL_TVM_BYTES_STREAM_H_
-#define TVM_RUNTIME_EXTRA_CONTRIB_DNNL_TVM_BYTES_STREAM_H_
+#ifndef TVM_RUNTIME_CONTRIB_DNNL_CORE_BYTES_H_
+#define TVM_RUNTIME_CONTRIB_DNNL_CORE_BYTES_H_
 
 #include <algorithm>
 #include <cstdint>
@@ -55,22 +55,46 @@ class BytesWriter {
   std::string bytes_;
 };
 
-/*! \brief Reads bytes that outlive it. */
-class BytesReader {
+/*! \brief Reads bytes that come from memory or a stream. */
+class ByteReader {
  public:
-  explicit BytesReader(std::string_view bytes) : left_(bytes) {}
+  virtual ~ByteReader() = default;
 
   /*! \brief Read up to so many bytes; returns how many there were. */
-  size_t Read(void* out, size_t size) {
+  virtual size_t Read(void* out, size_t size) = 0;
+  /*! \brief Read so many bytes, and leave them in memory of the source; false if truncated. */
+  virtual bool Read(uint64_t size, std::string_view* out) = 0;
+
+  /*! \brief Read a number; returns whether it was there. */
+  template <typename T, typename = std::enable_if_t<std::is_arithmetic_v<T>>>
+  bool Read(T* out) {
+    return Read(out, sizeof(*out)) == sizeof(*out);
+  }
+  /*! \brief Read a string or bytes with their size first; false if truncated. */
+  bool Read(std::string_view* out) {
+    uint64_t size = 0;
+    return Read(&size) && Read(size, out);
+  }
+};
+
+/*! \brief Reads bytes in memory, which outlive it, in place. */
+class BytesReader final : public ByteReader {
+ public:
+  using ByteReader::Read;
+
+  explicit BytesReader(std::string_view bytes) : left_(bytes) {}
+
+  size_t Read(void* out, size_t size) final {
     const size_t count = std::min(size, left_.size());
     std::memcpy(out, left_.data(), count);
     left_.remove_prefix(count);
     return count;
   }
-  /*! \brief Read a number; returns whether it was there. */
-  template <typename T, typename = std::enable_if_t<std::is_arithmetic_v<T>>>
-  bool Read(T* out) {
-    return Read(out, sizeof(*out)) == sizeof(*out);
+  bool Read(uint64_t size, std::string_view* out) final {
+    if (size > left_.size()) return false;
+    *out = left_.substr(0, size);
+    left_.remove_prefix(size);
+    return true;
   }
   /*! \brief Read numbers with their count first; false if truncated. */
   template <typename T, typename = std::enable_if_t<std::is_arithmetic_v<T>>>
@@ -80,22 +104,8 @@ class BytesReader {
     out->resize(count);
     return Read(out->data(), count * sizeof(T)) == count * sizeof(T);
   }
-  /*! \brief Read a string or bytes with their size first, in place; false if truncated. */
-  bool Read(std::string_view* out) {
-    uint64_t size = 0;
-    return Read(&size) && Read(size, out);
-  }
-  /*! \brief Read so many bytes, where they lie; false if there are fewer. */
-  bool Read(uint64_t size, std::string_view* out) {
-    *out = left_.substr(0, size);
-    return Skip(size, 1);
-  }
-  /*! \brief Go past so many elements; returns whether they were there. */
-  bool Skip(uint64_t count, size_t size) {
-    if (count > left_.size() / size) return false;
-    left_.remove_prefix(count * size);
-    return true;
-  }
+  /*! \brief The bytes that were not read. */
+  std::string_view left() const { return left_; }
 
  private:
   std::string_view left_;
@@ -103,4 +113,4 @@ class BytesReader {
 
 }  // namespace tvm::runtime::contrib::dnnl_backend
 
-#endif  // TVM_RUNTIME_EXTRA_CONTRIB_DNNL_TVM_BYTES_STREAM_H_
+#endif  // TVM_RUNTIME_CONTRIB_DNNL_CORE_BYTES_H_

@@ -18,17 +18,20 @@
  */
 
 /*!
- * \file src/runtime/extra/contrib/dnnl/tvm/stored_constants.h
- * \brief What the bytes of a const loader hold, with all sizes checked.
+ * \file src/runtime/contrib/dnnl/core/stored_constants.h
+ * \brief Reads the binary form of a const loader, which is the same in both TVMs.
  */
-#ifndef TVM_RUNTIME_EXTRA_CONTRIB_DNNL_TVM_STORED_CONSTANTS_H_
-#define TVM_RUNTIME_EXTRA_CONTRIB_DNNL_TVM_STORED_CONSTANTS_H_
+#ifndef TVM_RUNTIME_CONTRIB_DNNL_CORE_STORED_CONSTANTS_H_
+#define TVM_RUNTIME_CONTRIB_DNNL_CORE_STORED_CONSTANTS_H_
 
 #include <dlpack/dlpack.h>
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
+
+#include "bytes.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
 
@@ -38,28 +41,36 @@ struct StoredArray {
   DLDataType dtype{};
   std::vector<int64_t> shape{};
   std::string_view values{};
-  /*! \brief Whether the header is that of a tensor on the CPU with as many values as it says. */
+  /*! \brief Whether this is a tensor of scalars on the CPU with as many values as it says. */
   bool is_readable{false};
 };
 
-/*! \brief A function, and the names of its constants in order. */
+/*! \brief A function, and its constants in order. */
 struct StoredFunction {
   std::string_view symbol;
-  std::vector<std::string_view> constants{};
+  /*! \brief Indices of StoredConstants::arrays. */
+  std::vector<size_t> constants{};
 };
 
-/*! \brief Views of the bytes of a const loader. */
+/*! \brief Views of what was read. */
 struct StoredConstants {
   std::vector<StoredArray> arrays;
   std::vector<StoredFunction> functions;
 };
 
+/*! \brief Fails with an error that says which part of a library's constants cannot be read. */
+void CheckComplete(bool good, const std::string& what);
+
+/*! \brief Read an array, if memory for its type and shape is there. */
+bool ReadArray(ByteReader* reader, StoredArray* array);
+
 /*!
- * \brief Find the constants, without a copy.
- * \throws Error that says which part is cut off or damaged: where a number says more than there is.
+ * \brief Read the constants, without a copy if the reader makes none.
+ * \throws Error that says which part is cut off or damaged. No size is trusted: memory is allocated
+ *         for what is there only.
  */
-StoredConstants ReadConstants(std::string_view bytes);
+StoredConstants ReadConstants(ByteReader* reader);
 
 }  // namespace tvm::runtime::contrib::dnnl_backend
 
-#endif  // TVM_RUNTIME_EXTRA_CONTRIB_DNNL_TVM_STORED_CONSTANTS_H_
+#endif  // TVM_RUNTIME_CONTRIB_DNNL_CORE_STORED_CONSTANTS_H_
