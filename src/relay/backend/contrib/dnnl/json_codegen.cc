@@ -23,6 +23,7 @@
  */
 #include "json_codegen.h"
 
+#include <dmlc/json.h>
 #include <tvm/ir/op.h>
 #include <tvm/ir/type.h>
 #include <tvm/relay/expr.h>
@@ -30,7 +31,9 @@
 #include <tvm/runtime/registry.h>
 #include <tvm/tir/expr.h>
 
+#include <map>
 #include <memory>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -47,8 +50,9 @@ namespace {
 
 using backend::contrib::JSONSerializer;
 using backend::contrib::OpAttrExtractor;
+using tvm::runtime::json::JSONGraphNode;
 
-/*! \brief The attribute of a composite that holds all attributes of its node of the JSON graph. */
+/*! \brief The attribute of a composite that has the attributes of its JSON node, as JSON. */
 constexpr const char* kKernelAttr = "dnnl_kernel";
 
 /*! \brief Reads a composite of a pattern that is not ours, see _dnnl/composites.py. */
@@ -69,7 +73,7 @@ std::string CompositeName(const FunctionNode* function) {
  */
 Call KernelOf(const Call& call) {
   const auto* function = call->op.as<FunctionNode>();
-  if (function == nullptr || function->GetAttr<DictAttrs>(kKernelAttr).defined()) return call;
+  if (function == nullptr || function->GetAttr<String>(kKernelAttr).defined()) return call;
   const std::string name = CompositeName(function);
   if (runtime::contrib::dnnl_backend::FindOp(name) != nullptr) return call;
   const auto* describe = runtime::Registry::Get(kDescribe);
@@ -88,12 +92,26 @@ std::string NameOf(const Call& kernel) {
   return op->name;
 }
 
-/*! \brief The attributes of a kernel's node; those of a virtual op are its function's. */
-const Object* AttrsOf(const Call& kernel) {
+/*! \brief Set the attributes of a kernel's node; those of a virtual op are its function's. */
+void SetAttrs(const Call& kernel, const std::shared_ptr<JSONGraphNode>& node) {
   const auto* function = kernel->op.as<FunctionNode>();
-  if (function == nullptr) return kernel->attrs.get();
-  const auto described = function->GetAttr<DictAttrs>(kKernelAttr);
-  return described.defined() ? described.value().get() : function->attrs.get();
+  Optional<String> described;
+  if (function != nullptr) described = function->GetAttr<String>(kKernelAttr);
+  if (!described.defined()) {
+    const Object* attrs = function == nullptr ? kernel->attrs.get() : function->attrs.get();
+    OpAttrExtractor(node).Extract(const_cast<Object*>(attrs));
+    return;
+  }
+  std::istringstream text(described.value());
+  std::map<std::string, std::vector<std::vector<std::string>>> attrs;
+  try {
+    dmlc::JSONReader(&text).Read(&attrs);
+  } catch (const dmlc::Error&) {
+    // Its message may hold the end of the file as a character, which is not UTF-8.
+    LOG(FATAL) << CompositeName(function) << ": its attribute " << kKernelAttr
+               << " is not the description that partition_for_dnnl writes: " << described.value();
+  }
+  for (auto& each : attrs) node->SetAttr(each.first, std::move(each.second));
 }
 
 /*! \brief Writes an op, or a composite, as one node. */
@@ -114,7 +132,7 @@ class DNNLJSONSerializer : public JSONSerializer {
       inputs.insert(inputs.end(), entries.begin(), entries.end());
     }
     const auto node = std::make_shared<JSONGraphNode>(NameOf(kernel), "kernel", inputs);
-    OpAttrExtractor(node).Extract(const_cast<Object*>(AttrsOf(kernel)));
+    SetAttrs(kernel, node);
     // On the node, where C source has it too and a runtime that does not know it skips it.
     if (num_threads_ > 0) node->SetAttr("num_threads", std::to_string(num_threads_));
     return AddNode(node, GetRef<Expr>(call));

@@ -188,8 +188,8 @@ def test_the_code_generator_copies_the_kernel_that_the_partitioner_describes():
         if func.attrs and "Compiler" in func.attrs
     )
     composite = func.body.op
-    described = dict(composite.attrs["dnnl_kernel"].items())
-    changed = tvm.ir.make_node("DictAttrs", **{**described, "only_here": [["7"]]})
+    described = json.loads(composite.attrs["dnnl_kernel"])
+    changed = json.dumps({**described, "only_here": [["7"]]})
     call = relay.Call(composite.with_attr("dnnl_kernel", changed), func.body.args)
     other = tvm.IRModule.from_expr(relay.Function(func.params, call, func.ret_type))
     other = relay.transform.InferType()(other)["main"].with_attr("global_symbol", "other")
@@ -200,6 +200,19 @@ def test_the_code_generator_copies_the_kernel_that_the_partitioner_describes():
         for name, rows in described.items():
             assert node["attrs"][name] == [list(map(str, row)) for row in rows]
         assert len(node["inputs"]) == len(composite.params) == 3
+
+
+@json_only
+@pytest.mark.parametrize("text", ["", "{", '{"post_ops": 1}'])
+def test_a_damaged_description(text):
+    mod, _, params, _ = conv_bias_relu()
+    partitioned = dnnl.partition_for_dnnl(mod, params)
+    (func,) = (f for f in partitioned.functions.values() if f.attrs and "Compiler" in f.attrs)
+    call = relay.Call(func.body.op.with_attr("dnnl_kernel", text), func.body.args)
+    other = tvm.IRModule.from_expr(relay.Function(func.params, call, func.ret_type))
+    other = relay.transform.InferType()(other)["main"].with_attr("global_symbol", "other")
+    with pytest.raises(tvm.TVMError, match=f"{func.body.op.attrs['Composite']}: .*dnnl_kernel"):
+        tvm.get_global_func("relay.ext.dnnl")(other)
 
 
 def test_single_ops():

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import json
 import re
 from collections.abc import Callable
 
@@ -233,7 +234,8 @@ def composite(units: Units, unit: Node, outer: Body) -> relay.Call:
             "Composite": kernel.name,
             "Primitive": tir.IntImm("int32", 0),
             # The code generators copy it: src/relay/backend/contrib/dnnl/json_codegen.cc.
-            "dnnl_kernel": tvm.ir.make_node("DictAttrs", **kernel.node(args).attrs),
+            # A string, as each object of TVM takes a call.
+            "dnnl_kernel": json.dumps(kernel.node(args).attrs),
         }
     except Exception as error:  # pylint: disable=broad-except
         raise UnwritableOps({op: error}) from error
