@@ -99,9 +99,7 @@ def _is_runtime_only():
 
 def _load_library():
     """Open the runtime, which registers its global functions."""
-    # What compiles extensions is not used.
-    with sys.modules["tvm.contrib.onednn.lazy_imports"].executed_later("tvm_ffi.cpp"):
-        import tvm_ffi
+    import tvm_ffi
 
     if "tvm" not in sys.modules:
         # As `import tvm` does, which finds them opened.
@@ -165,12 +163,10 @@ def _compile_partitions(*args):
 _LIBRARY = globals().get("_LIBRARY")
 _ONEDNN = _FOLDER / "contrib" / "onednn"
 if _LIBRARY is None:
-    for _name in ("lazy_imports", "installed"):
-        _import_alone(_name)
+    _import_alone("installed")
     _check_tvm()
     _LIBRARY = _load_library()
     sys.meta_path.append(_Finder)
-    sys.meta_path.insert(0, importlib.import_module(".fast_import", __name__).Finder)
     if "tvm" in sys.modules:
         autoload()
     else:
@@ -197,13 +193,9 @@ def __getattr__(name):
     api = {each: getattr(module, each) for module in without_tvm for each in module.__all__}
     if name in api:
         return api[name]
-    importlib.import_module(".part_import", __name__).import_tvm()
     if not _is_runtime_only():
-        from .fast_import import uncollected
-
         autoload()
-        with uncollected():
-            module = importlib.import_module(".dnnl", package=__name__)
+        module = importlib.import_module(".dnnl", package=__name__)
         api = {each: getattr(module, each) for each in module.__all__}
     if name == "__all__":
         return list(api)

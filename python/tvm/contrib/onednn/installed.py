@@ -14,23 +14,16 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Versions of installed packages, read without the parser of mail that `importlib` has for them."""
+"""Versions of installed packages."""
 
 from __future__ import annotations
 
-import re
-
-from .lazy_imports import executed_later
-
-with executed_later("importlib.metadata._adapters"):
-    import importlib.metadata
+import importlib.metadata
 
 
 def version(package: str) -> str:
     """Return the version of a package, or an empty string if it is not installed."""
     try:
-        text = importlib.metadata.distribution(package).read_text("METADATA") or ""
+        return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         return ""
-    line = re.search(r"^Version: *(\S+)", text, re.MULTILINE)
-    return line[1] if line else ""

@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING, Optional, Union
 
 import numpy as np
 
-from ..lazy_imports import executed_later
 from .fold import fold
 from .protobuf import clone, fixed_size, initializer_names
 
@@ -37,12 +36,6 @@ Dimension = Optional[Union[int, str]]
 
 #: The shape of an input, or the size of a named dimension.
 Shape = Union[Sequence[Dimension], int]
-
-_ONNX_LATER = (
-    *(f"onnx.{name}" for name in ("checker", "compose", "gen_proto", "hub", "parser", "printer")),
-    *("onnx.utils", "onnx.version_converter"),
-    *("google.protobuf.json_format", "google.protobuf.text_format"),
-)
 
 
 def prepare(
@@ -101,9 +94,7 @@ def with_inputs(model, shape=None, constants=None) -> onnx.ModelProto:
 def load(model) -> onnx.ModelProto:
     """Return a model that may be modified."""
     try:
-        # The package imports what downloads, prints and changes models.
-        with executed_later(*_ONNX_LATER):
-            import onnx
+        import onnx
         from google.protobuf.message import DecodeError
     except ImportError as error:
         raise ImportError("ONNX models require the package onnx: pip install onnx") from error
