@@ -27,7 +27,7 @@ from collections.abc import Mapping, Sequence
 
 import tvm
 import tvm_ffi
-from tvm.contrib.onednn import compiler_lock, garbage, interrupts, progress
+from tvm.contrib.onednn import compiler_lock, interrupts, progress
 from tvm.contrib.onednn.compiled_model import CompiledModel, partitioned
 from tvm.contrib.onednn.export import check_writes_of, export_library
 from tvm.contrib.onednn.ops.rules import Rules
@@ -138,12 +138,11 @@ def partition_for_dnnl(
     given.update(num_threads=num_threads, strict=strict)
     names = [*TABLE, *(name.removeprefix("relax.") for name in ROWS)]
     options = make_options(mod_name, given, names, tvm.ir.Op.list_op_names)
-    with progress.step("partition"), garbage.older_objects_kept(), interrupts.deferred():
+    with progress.step("partition"), interrupts.deferred():
         return mark_appends(pipeline.partition(mod, params, Rules(TABLE, options)), append_in_place)
 
 
 @compiler_lock.entry("compile")
-@garbage.older_objects_kept()
 def compile(  # pylint: disable=redefined-builtin
     model,
     params: dict[str, tvm.runtime.Tensor] | None = None,

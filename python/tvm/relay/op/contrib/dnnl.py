@@ -30,7 +30,7 @@ from pathlib import Path
 
 import tvm
 from tvm import relay
-from tvm.contrib.onednn import cache, compiler_lock, cpu, garbage, progress
+from tvm.contrib.onednn import cache, compiler_lock, cpu, progress
 from tvm.contrib.onednn.compiled_model import CompiledModel, check_onnx_only, partitioned
 from tvm.contrib.onednn.export import check_writes_of, export_library
 from tvm.contrib.onednn.ops.rules import Rules
@@ -243,7 +243,6 @@ def offload_report(mod: tvm.IRModule) -> OffloadReport:
 
 
 @compiler_lock.entry("compile")
-@garbage.older_objects_kept()
 def compile(  # pylint: disable=redefined-builtin
     model,
     params: dict[str, tvm.nd.NDArray] | None = None,

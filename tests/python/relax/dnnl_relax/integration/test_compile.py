@@ -16,7 +16,6 @@
 # under the License.
 """`compile` and `load_model` of Relax."""
 
-import gc
 import subprocess
 import sys
 
@@ -74,17 +73,6 @@ def test_a_model_of_one_partition_needs_no_compiler(monkeypatch):
     for batch in (2, "n"):
         model = tvm_dnnl.compile(dense(batch=batch), prune=False)
         np.testing.assert_allclose(model(X), run(dense(), X)[0], rtol=1e-5, atol=1e-6)
-
-
-def test_the_garbage_collector_works_as_before():
-    tvm_dnnl.compile(dense(), prune=False)
-    assert gc.isenabled() and gc.get_freeze_count() == 0
-    try:
-        gc.freeze()
-        tvm_dnnl.compile(dense(), prune=False)
-        assert gc.get_freeze_count() > 0
-    finally:
-        gc.unfreeze()
 
 
 def test_onnx_file_with_a_shape(tmp_path):
