@@ -136,8 +136,9 @@ class Plugin:
 
     def contents(self, layout):
         """Return what goes into the wheel: by path in the checkout, the path in the wheel."""
+        left_out = (layout.library.name, "__pycache__")
         paths = (layout.plugin / "tvm_dnnl").iterdir()
-        return {str(path): f"tvm_dnnl/{path.name}" for path in paths if path != layout.library}
+        return {str(path): f"tvm_dnnl/{path.name}" for path in paths if path.name not in left_out}
 
 
 def existing(product, folder):
