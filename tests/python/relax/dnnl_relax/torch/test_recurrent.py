@@ -77,3 +77,23 @@ def test_projections_are_unrolled():
     model = Model("LSTM", proj_size=2).eval()
     _, counts = check(model, (torch.randn(STEPS, BATCH, SIZE),), prune=False)
     assert layers("LSTM", counts) == 0
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+def test_a_loop_of_cells_is_one_layer(kind):
+    """PyTorch exports the steps: only the rewrite of the graph makes a layer of them."""
+
+    class Cells(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.cell = getattr(nn, f"{kind}Cell")(SIZE, HIDDEN)
+
+        def forward(self, data):
+            state, states = None, []
+            for step in data:
+                state = self.cell(step, state)
+                states.append(state[0] if kind == "LSTM" else state)
+            return torch.stack(states)
+
+    _, counts = check(Cells().eval(), (torch.randn(STEPS, BATCH, SIZE),), prune=False)
+    assert layers(kind, counts) == 1 and not any("dense" in name for name in counts)
