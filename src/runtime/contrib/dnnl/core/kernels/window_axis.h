@@ -50,7 +50,7 @@ struct WindowAxis {
   int64_t span() const { return (kernel - 1) * step + 1; }
   /*! \brief The results all taps of whose windows read values. */
   Range Inside() const {
-    const int64_t first = std::clamp<int64_t>((pad + stride - 1) / stride, 0, dst);
+    const int64_t first = pad <= 0 ? 0 : std::min(dst, (pad - 1) / stride + 1);
     const int64_t room = src + pad - span();
     return {first, room < 0 ? first : std::clamp<int64_t>(room / stride + 1, first, dst)};
   }
