@@ -45,7 +45,7 @@ from tvm.contrib.onednn.rewrites.move_in_int8 import (
 )
 from tvm.contrib.onednn.rewrites.propagate_strides import propagate_strides
 from tvm.contrib.onednn.rewrites.read_qnn import read_qnn
-from tvm.contrib.onednn.rewrites.simplify import simplify, canonicalize_dense_weights
+from tvm.contrib.onednn.rewrites.simplify import canonicalize_dense_weights, simplify
 
 RULES = Rules(TABLE)
 CONV = dict(
