@@ -45,8 +45,11 @@ class FakeStep(steps.Step):
 
     def __init__(self, runner, layout, name):
         super().__init__(runner, layout)
-        self.title = name
         self.path = layout.build / name
+
+    @property
+    def title(self):
+        return self.path.name
 
     def current(self):
         return self.path.exists()
