@@ -98,8 +98,8 @@ def test_which_post_op_is_the_bias(case):
     call, kernel = described(shapes, build)
     attrs = json.loads(kernel.op.attrs["dnnl_kernel"])
     (names,) = attrs["post_ops"]
-    found = ["1" if f"post_ops.{k}.is_bias" in attrs else "-" for k in range(len(names))]
-    assert "".join(found) == marks
+    marked = ["1" if f"post_ops.{k}.is_bias" in attrs else "-" for k in range(len(names))]
+    assert "".join(marked) == marks
     assert set(kernel.args) == set(call.args) and kernel.args[0].same_as(call.args[0])
 
 

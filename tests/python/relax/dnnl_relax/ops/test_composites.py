@@ -41,8 +41,7 @@ from dnnl_relax.ops.test_copies import CASES as COPY_CASES
 
 
 def _conv_nhwc(builder, x):
-    weight = const(4, 3, 3, 6)
-    return op.nn.conv2d(x, weight, data_layout="NHWC", kernel_layout="OHWI")
+    return op.nn.conv2d(x, const(4, 3, 3, 6), data_layout="NHWC", kernel_layout="OHWI")
 
 
 def _add_first(builder, x):
