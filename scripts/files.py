@@ -4,6 +4,7 @@
 A step of set-up is skipped when the hash of its inputs, which its stamp holds, has not changed.
 """
 
+import contextlib
 import hashlib
 import os
 import shutil
@@ -16,26 +17,12 @@ from scripts.errors import SetupError
 def write_atomically(path, content, parents=False):
     """Write a text or bytes: the file has the old content or the new, also on a full disk.
 
-    What is there and no regular file, such as /dev/stdout, is written as it is, and so is a file
-    in a folder that takes no other. With `parents`, missing folders are made.
+    With `parents`, the folders that it lies in are made if need be.
     """
-    content = content if isinstance(content, bytes) else content.encode()
-    # A link stays one.
-    path = Path(os.path.realpath(path))
     if parents:
         path.parent.mkdir(parents=True, exist_ok=True)
-    is_special = path.exists() and not stat.S_ISREG(path.stat().st_mode)
-    if is_special or not os.access(path.parent, os.W_OK):
-        path.write_bytes(content)
-        return
-    temporary = path.with_name(f".tmp{os.getpid()}-{path.name}")
-    try:
-        temporary.write_bytes(content)
-        if path.exists():
-            shutil.copymode(path, temporary)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with replaced_at_end(path) as file:
+        file.write_bytes(content if isinstance(content, bytes) else content.encode())
 
 
 def write_between(path, marks, text):
@@ -46,6 +33,29 @@ def write_between(path, marks, text):
     if not end:
         raise SetupError(f"{path} has no place for the table", f"it is between {marks}.")
     write_atomically(path, before + begin + text + end + after)
+
+
+@contextlib.contextmanager
+def replaced_at_end(path):
+    """Give a path to write to, with the suffix of a file that it then becomes.
+
+    What is there and no regular file, such as /dev/stdout, is written as it is, and so is a file
+    in a folder that takes no other.
+    """
+    # A link stays one.
+    path = Path(os.path.realpath(path))
+    is_special = path.exists() and not stat.S_ISREG(path.stat().st_mode)
+    if is_special or not os.access(path.parent, os.W_OK):
+        yield path
+        return
+    temporary = path.with_name(f".tmp{os.getpid()}-{path.name}")
+    try:
+        yield temporary
+        if path.exists():
+            shutil.copymode(path, temporary)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def _feed(state, part):

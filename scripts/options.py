@@ -19,6 +19,7 @@ PRECISIONS = ("float32", "bfloat16", "float16", *INT8)
 # Of a language model: int8 quantizes data as the model runs; the last two have only their weights
 # in few bits, with a scale for each block.
 TEXT_PRECISIONS = ("float32", "bfloat16", INT8[0], "int8-weights", "int4-weights")
+PICTURES = (".png", ".svg", ".pdf")
 
 
 def shared():
@@ -105,6 +106,13 @@ def writable(path):
     return path
 
 
+def picture(path):
+    """Parse the path of a plot, whose suffix is its format."""
+    if not path.endswith(PICTURES):
+        raise argparse.ArgumentTypeError(f"{path} must end in {', '.join(PICTURES)}")
+    return writable(path)
+
+
 def cpus():
     """Return how many CPUs this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
@@ -186,6 +194,9 @@ def add_measurement(parser, repeat):
     add_runs(parser, repeat)
     parser.add_argument(
         "--json", type=writable, metavar="FILE", help="write the figures to FILE too"
+    )
+    parser.add_argument(
+        "--plot", type=picture, metavar="FILE", help=f"draw them: {', '.join(PICTURES)}"
     )
 
 

@@ -20,7 +20,7 @@ import contextlib
 import functools
 
 from scripts import options
-from scripts.bench import measure
+from scripts.bench import measure, plot
 from scripts.console import Console
 from scripts.errors import SetupError
 
@@ -40,10 +40,11 @@ CONFLICTS = (
     ("cache", "open_dims"),
     ("cache", "codegen"),
     ("tvm_alone", "open_dims"),
-    *(("text", name) for name in ("model", "models", "cache", "relax")),
-    *(("first", name) for name in ("precision", "cache", "relax")),
-    *(("recurrent", name) for name in ("model", "models", "cache", "relax")),
-    *(("ops", name) for name in ("model", "models", "cache", "relax")),
+    ("plot", "callers"),
+    *(("text", name) for name in ("model", "models", "cache", "relax", "plot")),
+    *(("first", name) for name in ("precision", "cache", "relax", "plot")),
+    *(("recurrent", name) for name in ("model", "models", "cache", "relax", "plot")),
+    *(("ops", name) for name in ("model", "models", "cache", "relax", "plot")),
 )
 
 
@@ -272,5 +273,7 @@ def main(args):
     print("\n".join(rows.reasons(measured)))
     if any(row.get("is_default") for row in measured):
         print("* the precision that this runtime chooses by itself on this CPU")
+    if args.plot:
+        plot.backends(labels, measured, args.plot, f"{first}, {args.threads} threads")
     measure.save(args, FORMAT, versions=versions, repeat=args.repeat, note=note, rows=measured)
     return 0

@@ -13,7 +13,7 @@ import functools
 import json
 
 from scripts import options, table
-from scripts.bench import measure
+from scripts.bench import measure, plot
 from scripts.console import Console, passes_noted
 from scripts.errors import SetupError
 from scripts.files import write_atomically
@@ -202,4 +202,6 @@ def main(args):
             for row, other in zip(in_turn, alone)
         ]
         write_atomically(args.json, json.dumps(figures, indent=1))
+    if args.plot:
+        plot.primitives(in_turn, args.plot, f"{workload.title}, {args.threads} threads")
     return 0

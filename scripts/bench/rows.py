@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Results as rows, one for each model, shape, precision and runtime: for JSON and tables."""
+"""Results as rows, one for each model, shape, precision and runtime: for JSON, tables and plots."""
 
 import dataclasses
 

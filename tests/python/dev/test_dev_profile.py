@@ -1,7 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The profile's table."""
+"""The profile's table and the plots."""
 
-from scripts.bench import profile
+import argparse
+
+import pytest
+
+from scripts import options
+from scripts.bench import plot, profile
 
 
 def row(node="dnnl_0, node 3 nn.conv2d", impl="brgconv:avx512_core", flops=2e6, time=20.0):
@@ -44,3 +49,44 @@ def test_totals_by_code_begin_with_the_largest():
         ["convolution, jit:avx2", "1", "30", "60.0%"],
         ["convolution, brgconv:avx512_core", "2", "20", "40.0%"],
     ]
+
+
+@pytest.mark.parametrize(
+    "name, part", [("x.gif", "must end in .png"), ("no/x.png", "cannot write")]
+)
+def test_a_plot_that_cannot_be_written_is_refused_before_the_measurement(tmp_path, name, part):
+    with pytest.raises(argparse.ArgumentTypeError, match=part):
+        options.picture(str(tmp_path / name))
+
+
+def test_a_full_disk_leaves_the_old_plot(tmp_path, monkeypatch):
+    figure = pytest.importorskip("matplotlib.figure", reason="the benchmark's are not installed")
+
+    def savefig(self, path, **options):
+        path.write_text("half")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(figure.Figure, "savefig", savefig)
+    (tmp_path / "a.svg").write_text("old")
+    with pytest.raises(OSError, match="No space"):
+        plot.primitives([row()], tmp_path / "a.svg", "a model")
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("a.svg", "old")]
+
+
+def test_the_plots(tmp_path):
+    pytest.importorskip("matplotlib", reason="the benchmark's packages are not installed")
+    plot.primitives([row(), row(time=5.0)], str(tmp_path / "a.svg"), "a model")
+    labels = [
+        ("a model", "float32", "DNNL"),
+        ("a model", "float32", "other"),
+        ("a model", "int8", "DNNL"),
+        ("another", "float32", "DNNL"),
+        ("another", "float32", "other"),
+    ]
+    rows = [{"median_ms": each} for each in (1.0, 2.0, 0.5, 4.0)] + [{"reason": "no kernels"}]
+    plot.backends(labels, rows, str(tmp_path / "b.svg"), "2 threads")
+    assert "<svg" in (tmp_path / "a.svg").read_text()
+    # matplotlib writes each text beside its outlines, as a comment.
+    drawn = (tmp_path / "b.svg").read_text()
+    for text in ("float32", "int8", "a model", "another", "DNNL", "other", "0.5"):
+        assert f"<!-- {text} -->" in drawn, text
