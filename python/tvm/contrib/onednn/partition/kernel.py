@@ -177,7 +177,7 @@ def whole_kernel(graph: Graph, rules: Rules, name: str) -> tuple[Units, Node]:
     """
     fuse_formulas(graph, rules)
     graph.sort()
-    units = Units(graph, rules)
+    units = Units(graph, rules, any_broadcast=True)
     is_supported = dict(zip(graph.nodes, map(units.is_supported, graph.nodes)))
     (last,) = graph.nodes[-1].operands
     # Of an op with several results, the kernel computes the first.

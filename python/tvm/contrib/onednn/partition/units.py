@@ -41,6 +41,8 @@ class Units:
         The function.
     rules : Rules
         The rules.
+    any_broadcast : bool
+        See `Fused`.
 
     Attributes
     ----------
@@ -52,9 +54,10 @@ class Units:
         The data flow between kernels.
     """
 
-    def __init__(self, graph: Graph, rules: Rules):
+    def __init__(self, graph: Graph, rules: Rules, any_broadcast: bool = False):
         self.graph, self.rules = graph, rules
-        self.fused: dict[Node, Fused] = {each.chain[-1]: each for each in find_fused(graph, rules)}
+        fused = find_fused(graph, rules, any_broadcast)
+        self.fused: dict[Node, Fused] = {each.chain[-1]: each for each in fused}
         kernels = [[*each.dequantized, *each.chain] for each in self.fused.values()]
         self.flow = DataFlow(graph, kernels)
         # A node that others use as well stays on its own.

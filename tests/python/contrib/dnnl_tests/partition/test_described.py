@@ -88,6 +88,8 @@ BIASES = {
     "batch_matmul": ((2, 6, 4), (2, 8, 4), (8,), lambda a, b, c: batch_matmul(a, b) + c, "1"),
     "reshaped": (*ROWS, (8,), lambda a, b, c: of_rows(a, b) + c, "-1"),
     "twice": (*ROWS, (8,), lambda a, b, c: twice_reshaped(a, b) + c, "--1"),
+    # As wide as the channels are many.
+    "a row": (DATA, WEIGHT, (8,), lambda a, b, c: conv(a, b) + c, "-"),
     "no weights": ((1, 8, 4, 4), (1, 8, 4, 4), (1,), lambda a, b, c: a * b + c, "-"),
 }
 
@@ -130,8 +132,6 @@ def test_the_first_of_several_results():
 
 NO_KERNEL = {
     "no op": ([(4, 8)], lambda x: x, "no op"),
-    # As wide as the channels are many.
-    "a row": ([DATA, WEIGHT, (8,)], lambda a, b, c: conv(a, b) + c, "nn.conv2d: not fused"),
     "axis 2": (
         [DATA, WEIGHT, (8,)],
         lambda a, b, c: relay.nn.bias_add(conv(a, b), c, 2),
