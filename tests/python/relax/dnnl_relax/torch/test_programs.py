@@ -173,7 +173,8 @@ def test_import_without_the_package_onnx():
     """The wheel does not require it."""
     program = (
         "import sys; sys.modules['onnx'] = None\n"
-        "import torch, tvm_dnnl\n"
+        "import torch\n"
+        "import tvm_dnnl\n"
         "model, data = torch.nn.Linear(4, 3).eval(), torch.ones(2, 4)\n"
         "tvm_dnnl.from_exported_program(torch.export.export(model, (data,)))"
     )
