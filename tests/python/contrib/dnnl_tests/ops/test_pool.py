@@ -45,6 +45,17 @@ def test_avg_pool_that_counts_the_padding_up_to_the_end_of_the_last_window():
 
 @pytest.mark.parametrize("spatial", SIZES)
 @pytest.mark.parametrize("kind", ["max", "avg"])
+def test_what_is_fused_to_one_element_of_each_channel(kind, spatial):
+    x, scale = rand(2, 16, *SIZES[spatial]), rand(16, *[1] * spatial, seed=2)
+    op = getattr(relay.nn, f"adaptive_{kind}_pool{spatial}d")
+    body = op(var("x", x.shape), output_size=(1,) * spatial) * var("s", scale.shape)
+    axes = tuple(range(2, x.ndim))
+    expected = (x.max if kind == "max" else x.mean)(axes, keepdims=True) * scale
+    run_fused(body, {"x": x, "s": scale}, expected)
+
+
+@pytest.mark.parametrize("spatial", SIZES)
+@pytest.mark.parametrize("kind", ["max", "avg"])
 @pytest.mark.parametrize("channels_last", [False, True], ids=["ncx", "nxc"])
 def test_fused(channels_last, kind, spatial):
     op, x = f"nn.{kind}_pool{spatial}d", rand(2, 16, *SIZES[spatial])
