@@ -24,7 +24,7 @@ from ..ir.op_view import OpView
 BIAS_OPS = ("add", "nn.bias_add")
 
 # Their second operand is a vector along an axis that an attribute names.
-ALONG_AXIS = ("nn.bias_add", "nn.prelu")
+_ALONG_AXIS = ("nn.bias_add", "nn.prelu")
 
 
 def is_per_channel(
@@ -44,7 +44,7 @@ def is_per_channel(
     channel_axis : int
         Of the result, not negative.
     """
-    if call.name in ALONG_AXIS:
+    if call.name in _ALONG_AXIS:
         return call.attrs.axis % len(result) == channel_axis
     axis = channel_axis - (len(result) - len(operand))
     padded = (1,) * (len(result) - len(operand)) + operand
@@ -77,7 +77,7 @@ def operand_kind(
     """
     if channel_axis is not None and is_per_channel(call, operand, result, channel_axis):
         return "channel"
-    if call.name in ALONG_AXIS or len(operand) > len(result):
+    if call.name in _ALONG_AXIS or len(operand) > len(result):
         return None
     if (1,) * (len(result) - len(operand)) + operand == result:
         return "full"

@@ -18,14 +18,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from ..ir.graph import Graph
 from ..ir.match import is_field, only_user
 from ..ir.node import CALL, Node
 from ..ir.op_view import tensor_of
 from ..ops.int8 import dequantized_operands, is_dequantized
-from ..ops.operands import ALONG_AXIS, BIAS_OPS, operand_kind
+from ..ops.operands import BIAS_OPS, operand_kind
 from ..ops.quantize import DEQUANTIZE, QUANTIZE, parameters
 from ..ops.reshape import copied_at_end
 from ..ops.rules import Rules
@@ -41,21 +41,10 @@ class Fused:
 
     A root that reads integers in 8 bits has the dequantize of each operand inside, and may have a
     quantize at its end. Between its post-ops there may be a quantize and a dequantize, which round.
-
-    Parameters
-    ----------
-    root : Node
-        The root.
-    rules : Rules
-        The rules.
-    any_broadcast : bool
-        Whether binary post-ops may have operands of any broadcast shape. Of those that are neither
-        full, per channel nor scalar, the runtime makes steps of their own where oneDNN is slow.
     """
 
-    def __init__(self, root: Node, rules: Rules, any_broadcast: bool = False):
+    def __init__(self, root: Node, rules: Rules):
         self.rules = rules
-        self._any_broadcast = any_broadcast
         self.chain = [root]
         self.root_spec: OpSchema = rules.ops[root.name]
         axis = self.root_spec.channel_axis
@@ -121,6 +110,16 @@ class Fused:
             # Alone, such an op reads what it writes.
             self._dequantized = None
             self.parts[0] = str(self.parts[0]).removeprefix("qnn.")
+
+    def extend(self, calls: Iterable[Node]) -> None:
+        """Take in calls as someone's pattern has them, whether or not `grow` would."""
+        for call in calls:
+            last = self.chain[-1]
+            part = None
+            if not self._is_unnamed(last, call):
+                part = self._part(last, call) or str(call.name).split(".")[-1]
+            self.chain.append(call)
+            self.parts.append(part)
 
     def shorten(self) -> None:
         """Drop post-ops from the end until the composite is not one that stays on TVM."""
@@ -220,13 +219,10 @@ class Fused:
         operand = tensor_of(user.args[1 if is_first else 0]).shape
         shape = tensor_of(user.result).shape
         kind = operand_kind(user, operand, shape, self._channel_axis(shape))
-        if not (is_first or spec.swaps):
-            return None
-        is_accepted = self._any_broadcast and spec.name not in ALONG_AXIS
-        if kind is None and not (is_accepted and _broadcasts(operand, shape)):
+        if kind is None or not (is_first or spec.swaps):
             return None
         # The first thing that is added per channel is the primitive's bias argument.
-        self._has_full_operand = self._has_full_operand or kind in ("full", None)
+        self._has_full_operand = self._has_full_operand or kind == "full"
         is_bias = spec.name in BIAS_OPS and kind == "channel" and not any(self.parts[1:])
         if is_bias and self.root_spec.heavy:
             return "bias"
@@ -234,15 +230,7 @@ class Fused:
         return "sum" if is_sum else spec.name.split(".")[-1]
 
 
-def _broadcasts(operand: tuple[int | None, ...], result: tuple[int | None, ...]) -> bool:
-    """Whether an operand of known sizes broadcasts to a result."""
-    sizes = zip(reversed(operand), reversed(result))
-    return len(operand) <= len(result) and all(
-        size == 1 or (size is not None and size == wanted) for size, wanted in sizes
-    )
-
-
-def find_fused(graph: Graph, rules: Rules, any_broadcast: bool = False) -> Iterator[Fused]:
+def find_fused(graph: Graph, rules: Rules) -> Iterator[Fused]:
     """Yield what to fuse: heavy ops first, so that a light one does not take their post-ops.
 
     TVM's MergeComposite needs a pattern for each chain, and tries all of them at each op. The rows
@@ -258,7 +246,7 @@ def find_fused(graph: Graph, rules: Rules, any_broadcast: bool = False) -> Itera
     for root in roots:
         if root in used:
             continue
-        fused = Fused(root, rules, any_broadcast)
+        fused = Fused(root, rules)
         fused.grow(used)
         fused.shorten()
         if len(fused.chain) > 1 or fused.dequantized:

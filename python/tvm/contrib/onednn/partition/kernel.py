@@ -23,13 +23,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..ir.graph import Graph
-from ..ir.match import is_field
+from ..ir.match import is_field, only_user
 from ..ir.node import CALL, FIELD, TUPLE, Node
 from ..ir.op_view import tensor_of
 from ..ops.quantize import DEQUANTIZE, QUANTIZE
 from ..ops.rules import Rules
 from ..ops.tensors import COMPILER
 from ..rewrites.fuse_formulas import fuse_formulas
+from .fuse import Fused
 from .units import Units
 
 
@@ -177,7 +178,7 @@ def whole_kernel(graph: Graph, rules: Rules, name: str) -> tuple[Units, Node]:
     """
     fuse_formulas(graph, rules)
     graph.sort()
-    units = Units(graph, rules, any_broadcast=True)
+    units = Units(graph, rules)
     is_supported = dict(zip(graph.nodes, map(units.is_supported, graph.nodes)))
     (last,) = graph.nodes[-1].operands
     # Of an op with several results, the kernel computes the first.
@@ -186,6 +187,10 @@ def whole_kernel(graph: Graph, rules: Rules, name: str) -> tuple[Units, Node]:
     others = [node for node in graph.nodes[:-1] if node.kind == CALL and node not in inside]
     if inside and not others:
         return units, last
+    fused = _as_written(graph, last, rules)
+    if fused is not None:
+        units.fused = {last: fused}
+        return units, last
     refused = {node: node.unsupported or rules.refusal(node) for node in others}
     why = [f"{node.name}: {reason}" for node, reason in refused.items() if reason]
     why += [f"{node.name}: not fused with the other ops" for node in others] or ["no op"]
@@ -193,6 +198,31 @@ def whole_kernel(graph: Graph, rules: Rules, name: str) -> tuple[Units, Node]:
         f"{name} is not a oneDNN kernel: {why[0]}; partition with partition_for_dnnl or compile, "
         "which leave such ops to TVM"
     )
+
+
+def _as_written(graph: Graph, last: Node, rules: Rules) -> Fused | None:
+    """Return a chain of ops that the partitioner would not fuse; None if it is not a chain.
+
+    Where oneDNN has no code for what is fused, the runtime makes steps of their own.
+    """
+    chain = [node for node in graph.nodes[:-1] if node.kind in (CALL, FIELD)]
+    chain = chain[: chain.index(last) + 1] if last in chain else []
+    if not chain or any(only_user(one) is not other for one, other in zip(chain, chain[1:])):
+        return None
+    root, *others = chain
+    for node in others:
+        spec = rules.ops.get(node.name) if node.is_call else None
+        is_post_op = spec is not None and (
+            spec.reshapes or spec.post in ("eltwise", "binary", "prelu")
+        )
+        if not (is_post_op or is_field(node, 0)):
+            return None
+    calls = [node for node in chain if node.kind == CALL]
+    if any(node.name not in rules.ops or rules.refusal(node) is not None for node in calls):
+        return None
+    fused = Fused(root, rules)
+    fused.extend(others)
+    return fused
 
 
 def composite_name(kernel: str) -> str:

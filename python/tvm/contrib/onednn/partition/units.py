@@ -41,8 +41,6 @@ class Units:
         The function.
     rules : Rules
         The rules.
-    any_broadcast : bool
-        See `Fused`.
 
     Attributes
     ----------
@@ -54,10 +52,9 @@ class Units:
         The data flow between kernels.
     """
 
-    def __init__(self, graph: Graph, rules: Rules, any_broadcast: bool = False):
+    def __init__(self, graph: Graph, rules: Rules):
         self.graph, self.rules = graph, rules
-        fused = find_fused(graph, rules, any_broadcast)
-        self.fused: dict[Node, Fused] = {each.chain[-1]: each for each in fused}
+        self.fused: dict[Node, Fused] = {each.chain[-1]: each for each in find_fused(graph, rules)}
         kernels = [[*each.dequantized, *each.chain] for each in self.fused.values()]
         self.flow = DataFlow(graph, kernels)
         # A node that others use as well stays on its own.

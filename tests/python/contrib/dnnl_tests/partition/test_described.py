@@ -19,11 +19,14 @@
 import json
 import re
 
+import numpy as np
 import pytest
 import tvm
 from tvm import relay
 
+from dnnl_tests.marks import json_only
 from dnnl_tests.reference import rand
+from dnnl_tests.single_op import run_fused, var
 
 DATA, WEIGHT = (1, 3, 8, 8), (8, 3, 1, 1)
 ROWS = (6, 4), (8, 4)
@@ -89,6 +92,7 @@ BIASES = {
     "reshaped": (*ROWS, (8,), lambda a, b, c: of_rows(a, b) + c, "-1"),
     "twice": (*ROWS, (8,), lambda a, b, c: twice_reshaped(a, b) + c, "--1"),
     # As wide as the channels are many.
+    "axis 2": (DATA, WEIGHT, (8,), lambda a, b, c: relay.nn.bias_add(conv(a, b), c, 2), "-"),
     "a row": (DATA, WEIGHT, (8,), lambda a, b, c: conv(a, b) + c, "-"),
     "no weights": ((1, 8, 4, 4), (1, 8, 4, 4), (1,), lambda a, b, c: a * b + c, "-"),
 }
@@ -132,9 +136,9 @@ def test_the_first_of_several_results():
 
 NO_KERNEL = {
     "no op": ([(4, 8)], lambda x: x, "no op"),
-    "axis 2": (
-        [DATA, WEIGHT, (8,)],
-        lambda a, b, c: relay.nn.bias_add(conv(a, b), c, 2),
+    "a branch": (
+        [DATA, WEIGHT],
+        lambda a, b: relay.nn.softmax(conv(a, b)) + conv(a, b),
         "nn.conv2d: not fused",
     ),
 }
@@ -145,3 +149,32 @@ def test_no_kernel(shapes, build, reason):
     message = f"dnnl.any is not a oneDNN kernel: {reason}"
     with pytest.raises(ValueError, match=re.escape(message)):
         described(shapes, build)
+
+
+CHAINS = {
+    "relu(exp)": (lambda x, y: relay.nn.relu(relay.exp(x)) + y, lambda x, y: np.exp(x) + y),
+    "a view": (
+        lambda x, y: relay.reshape(relay.nn.relu(x), (8, 6)) * y,
+        lambda x, y: np.maximum(x, 0).reshape(8, 6) * y,
+    ),
+    "transposed": (
+        lambda x, y: relay.nn.relu(relay.transpose(x)) + y,
+        lambda x, y: np.maximum(x.T, 0) + y,
+    ),
+    "softmax": (
+        lambda x, y: relay.sqrt(relay.nn.softmax(x)) * y,
+        lambda x, y: np.sqrt(np.exp(x) / np.exp(x).sum(-1, keepdims=True)) * y,
+    ),
+}
+
+
+@json_only
+@pytest.mark.parametrize("case", CHAINS)
+def test_chains_that_the_partitioner_would_not_fuse(case):
+    """Where oneDNN has no code for what is fused, the runtime makes steps of their own."""
+    build, expected = CHAINS[case]
+    x, y = rand(6, 8), rand(6, 8, seed=1)
+    if case in ("a view", "transposed"):
+        y = rand(8, 6, seed=1)
+    body = build(var("x", x.shape), var("y", y.shape))
+    run_fused(body, {"x": x, "y": y}, expected(x, y))
