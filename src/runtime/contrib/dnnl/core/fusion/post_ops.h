@@ -137,6 +137,19 @@ struct FusedOps {
 };
 
 /*!
+ * \brief Whether post-ops need a result without its dimensions of one element: those of oneDNN 3.2
+ * read a vector of channels wrongly where each channel has one.
+ */
+inline bool HasOneElementPerChannel(const Dims& dims) {
+  return dims.size() > 2 && NumElements(dims) == dims[0] * dims[1];
+}
+
+/*! \brief The first two dimensions of such a result, or of an operand of its rank. */
+inline Tensor AsMatrix(const NodeReader& node, PlanBuilder* plan, const Tensor& value) {
+  return plan->Reshaped(node, value, {value.dims()[0], value.dims()[1]});
+}
+
+/*!
  * \brief Read a node's post-ops.
  * \param view How the primitive sees the result. Without a channel axis it has no bias.
  */

@@ -239,12 +239,9 @@ void LowerBinary(const NodeReader& node, PlanBuilder* plan) {
   if (LowerBinaryRows(node, plan)) return;
   const Dims dims = node.RootDims();
   dnnl::algorithm algorithm = FindOp(node.OpName())->algorithm;
-  // The post-ops of oneDNN 3.2 read a vector of channels wrongly where each has one element.
-  const bool is_matrix =
-      node.NumPostOps() > 0 && dims.size() > 2 && NumElements(dims) == dims[0] * dims[1];
+  const bool is_matrix = node.NumPostOps() > 0 && HasOneElementPerChannel(dims);
   const auto view = [&](const Tensor& value) {
-    if (!is_matrix) return value;
-    return plan->Reshaped(node, value, {value.dims()[0], value.dims()[1]});
+    return is_matrix ? AsMatrix(node, plan, value) : value;
   };
   auto [lhs, rhs] = AlignedOperands(node, plan);
   // oneDNN broadcasts its second source only. A - b is then -(b - A), to the last bit.

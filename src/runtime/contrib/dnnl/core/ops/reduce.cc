@@ -141,16 +141,13 @@ Tensor WithPostOps(const NodeReader& node, PlanBuilder* plan, const Tensor& valu
                    const ResultView& view) {
   if (node.NumPostOps() == 0) return value;
   const Dims dims = value.dims();
-  if (dims.size() > 2 && NumElements(dims) == dims[0] * dims[1]) {
-    // The post-ops of oneDNN 3.2 read a vector of channels wrongly where each has one element.
-    const auto matrix = [&](const Tensor& tensor) {
-      return plan->Reshaped(node, tensor, {tensor.dims()[0], tensor.dims()[1]});
-    };
+  if (HasOneElementPerChannel(dims)) {
     ResultView of_matrix = view;
     of_matrix.to_primitive = [&](const Tensor& operand) {
-      return matrix(view.to_primitive(operand));
+      return AsMatrix(node, plan, view.to_primitive(operand));
     };
-    return plan->Reshaped(node, WithPostOps(node, plan, matrix(value), of_matrix), dims);
+    const Tensor matrix = AsMatrix(node, plan, value);
+    return plan->Reshaped(node, WithPostOps(node, plan, matrix, of_matrix), dims);
   }
   const FusedOps fused = FusePostOps(node, plan, view);
   const Tensor one = plan->NewNumber(1, value.dims().size());
