@@ -23,7 +23,6 @@
  */
 #include "json_codegen.h"
 
-#include <dmlc/json.h>
 #include <tvm/ir/op.h>
 #include <tvm/ir/type.h>
 #include <tvm/relay/expr.h>
@@ -31,14 +30,12 @@
 #include <tvm/runtime/registry.h>
 #include <tvm/tir/expr.h>
 
-#include <map>
 #include <memory>
-#include <sstream>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "../../../../runtime/contrib/dnnl/core/op_table.h"
+#include "../../../../runtime/contrib/json/json_reader.h"
 #include "../codegen_json/codegen_json.h"
 #include "options.h"
 
@@ -103,16 +100,21 @@ void SetAttrs(const Call& kernel, const std::shared_ptr<JSONGraphNode>& node) {
     OpAttrExtractor(node).Extract(const_cast<Object*>(attrs));
     return;
   }
-  std::istringstream text(described.value());
-  std::map<std::string, std::vector<std::vector<std::string>>> attrs;
+  const std::string text = described.value();
   try {
-    dmlc::JSONReader(&text).Read(&attrs);
-  } catch (const dmlc::Error&) {
-    // Its message may hold the end of the file as a character, which is not UTF-8.
+    tvm::runtime::json::JSONReader reader(text);
+    std::string name;
+    reader.BeginObject();
+    while (reader.NextObjectItem(&name)) {
+      tvm::runtime::json::JSONAttr attr;
+      attr.Load(&reader);
+      node->SetAttr(name, attr);
+    }
+    reader.ExpectEnd();
+  } catch (const runtime::InternalError& error) {
     LOG(FATAL) << CompositeName(function) << ": its attribute " << kKernelAttr
-               << " is not the description that partition_for_dnnl writes: " << described.value();
+               << " is not the description that partition_for_dnnl writes: " << error.message();
   }
-  for (auto& each : attrs) node->SetAttr(each.first, std::move(each.second));
 }
 
 /*! \brief Writes an op, or a composite, as one node. */
