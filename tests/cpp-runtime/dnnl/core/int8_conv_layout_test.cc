@@ -166,7 +166,7 @@ TEST(DNNLInt8Conv, AllElementsAtTheirBounds) {
     graph.Dequantize(node, 1, Scalar(1), ZeroPoint(0));
     const Array expected{{2, 16, 4, 4}, kFloat, std::vector<double>(512, 144. * 255 * bound)};
     ExpectNear(graph.Run(), expected, 0, 0, "weights of " + std::to_string(bound));
-    EXPECT_EQ(IsInFloat32(graph.Find("convolution")), !HasExactSums() && std::abs(bound) > 64);
+    EXPECT_EQ(IsInFloat32(graph.Find("convolution")), !HasExactMatrices() && std::abs(bound) > 64);
   }
 }
 

@@ -120,9 +120,11 @@ def test_patches(data, per_channel):
     steps = run_quantized(
         out.quantize(real), {"x": x}, want, composites={"dnnl.qnn.conv2d_quantize": 1}
     )
-    # C source tells no plan.
+    # C source tells no plan. Without VNNI, our kernel multiplies what oneDNN's does inexactly.
     variants = [step["variant"] for step in steps if step["kind"] == "convolution"]
-    assert ["1x1 convolution" in variant for variant in variants] == [has_avx2()] * bool(steps)
+    names = ("1x1 convolution", "products in 16 bits")[: 2 if data.dtype == "int8" else 1]
+    told = [any(name in variant for name in names) for variant in variants]
+    assert told == [has_avx2()] * bool(steps)
 
 
 @pytest.mark.parametrize("bits", RANGES)

@@ -47,21 +47,6 @@ std::vector<int> Elements(const NodeReader& node, PlanBuilder* plan, const Tenso
   return {values.begin(), values.end()};
 }
 
-/*! \brief Refuse what the kernels of this CPU would compute, but not exactly. */
-void CheckExact(const NodeReader& node, PlanBuilder* plan, const Tensor& src, const Tensor& weights,
-                bool is_convolution) {
-  if (!SumsIn16Bits()) return;
-  // For source elements below zero oneDNN's convolutions halve the weights, and lose a bit.
-  if (is_convolution && src.dtype() == Type::s8)
-    Refuse("this CPU's int8 kernels would halve the weights");
-  constexpr int kLargest = 64;  // 2 * 255 * 64 < 2^15
-  const char* const reason = "this CPU's int8 kernels would saturate";
-  if (!plan->IsConstant(weights)) Refuse(reason);
-  const std::vector<int> elements = Elements(node, plan, weights);
-  const auto [low, high] = std::minmax_element(elements.begin(), elements.end());
-  if (*low < -kLargest || *high > kLargest) Refuse(reason);
-}
-
 /*! \brief How far the numbers of a zero point are from zero at most. */
 double LargestZeroPoint(const NodeReader& node, PlanBuilder* plan, const Tensor& zero_point) {
   if (!zero_point.defined()) return 0;
@@ -217,6 +202,21 @@ bool SumsIn16Bits() {
          !has(dnnl::cpu_isa::avx512_core_vnni, dnnl::cpu_isa::avx512_core);
 }
 
+const char* WhyInexact(const NodeReader& node, PlanBuilder* plan, const Tensor& src,
+                       const Tensor& weights, bool is_convolution) {
+  if (!SumsIn16Bits()) return nullptr;
+  // For source elements below zero oneDNN's convolutions halve the weights, and lose a bit.
+  if (is_convolution && src.dtype() == Type::s8) {
+    return "this CPU's int8 kernels would halve the weights";
+  }
+  constexpr int kLargest = 64;  // 2 * 255 * 64 < 2^15
+  const char* const reason = "this CPU's int8 kernels would saturate";
+  if (!plan->IsConstant(weights)) return reason;
+  const std::vector<int> elements = Elements(node, plan, weights);
+  const auto [low, high] = std::minmax_element(elements.begin(), elements.end());
+  return *low < -kLargest || *high > kLargest ? reason : nullptr;
+}
+
 FusedOps FuseInt8(const NodeReader& node, PlanBuilder* plan, ResultView view,
                   const std::optional<Int8Operands>& operands, int mask, bool is_padded) {
   view.has_destination_scale = true;
@@ -259,7 +259,10 @@ Int8Operands CheckInt8(const NodeReader& node, PlanBuilder* plan, const Tensor& 
       (kernel.is_convolution && operands.weights_are.HasZeroPoint())) {
     Refuse("the weights have zero points");
   }
-  CheckExact(node, plan, src, operands.weights, kernel.is_convolution);
+  if (!kernel.is_exact) {
+    const char* const reason = WhyInexact(node, plan, src, operands.weights, kernel.is_convolution);
+    if (reason != nullptr) Refuse(reason);
+  }
   CheckSums(node, plan, src, operands);
   return operands;
 }

@@ -48,6 +48,8 @@ struct Int8Weights {
   /*! \brief How many scales there are then. */
   int64_t channels;
   bool is_convolution;
+  /*! \brief Whether it multiplies exactly on this CPU, whatever the weights are. */
+  bool is_exact{false};
 };
 
 /*! \brief The operands of a convolution or matmul of 8-bit numbers. */
@@ -58,6 +60,13 @@ struct Int8Operands {
   Quantization weights_are;
   Int8Weights kernel;
 };
+
+/*!
+ * \brief Why oneDNN's kernels for this CPU would compute a product, but not exactly; nullptr where
+ * they are exact.
+ */
+const char* WhyInexact(const NodeReader& node, PlanBuilder* plan, const Tensor& src,
+                       const Tensor& weights, bool is_convolution);
 
 /*!
  * \brief The operands of a node whose first two inputs are dequantized, to multiply them as they

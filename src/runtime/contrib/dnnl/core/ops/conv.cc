@@ -164,7 +164,8 @@ void MakeRow(const NodeReader& node, PlanBuilder* plan, ConvTensors* conv) {
   conv->window.MakeRow();
 }
 
-ConvTensors ReadTensors(const NodeReader& node, PlanBuilder* plan, bool is_transposed) {
+ConvTensors ReadTensors(const NodeReader& node, PlanBuilder* plan, bool is_transposed,
+                        bool is_exact = false) {
   ConvTensors conv;
   const size_t spatial = SpatialOf(node);
   conv.window = Window::Read(node, spatial);
@@ -180,7 +181,8 @@ ConvTensors ReadTensors(const NodeReader& node, PlanBuilder* plan, bool is_trans
   conv.src.md = WithUsualStrides(conv.src.md);
   conv.dst_axes = axes.dst;
   conv.dst_dims = PermutedDims(node.RootDims(), conv.dst_axes);
-  conv.int8 = ReadInt8(node, plan, {axes.weights[0], conv.dst_dims[1], /*is_convolution=*/true});
+  const bool is_convolution = true;
+  conv.int8 = ReadInt8(node, plan, {axes.weights[0], conv.dst_dims[1], is_convolution, is_exact});
   conv.weights = (conv.int8 ? conv.int8->weights : plan->Input(node, 1)).Permuted(axes.weights);
   const auto groups = node.Get<int64_t>("groups", 1);
   if (groups > 1) {
@@ -365,8 +367,14 @@ Types InferConvTranspose(const NodeReader& node, const Types& inputs) {
 }
 
 void LowerConv(const NodeReader& node, PlanBuilder* plan) {
-  ConvTensors conv = ReadTensors(node, plan, /*is_transposed=*/false);
   const double flops = ConvFlops(node, *plan);
+  if (node.IsQuantized() && HasInt8Convs()) {
+    const PlanBuilder::Mark mark = plan->Here();
+    const ConvTensors conv = ReadTensors(node, plan, /*is_transposed=*/false, /*is_exact=*/true);
+    if (EmitInt8Conv(node, plan, conv, flops)) return;
+    plan->BackTo(mark);
+  }
+  ConvTensors conv = ReadTensors(node, plan, /*is_transposed=*/false);
   if (IsDepthwise(conv) && EmitDepthwise3D(node, plan, conv, flops)) return;
   ReadAsPatches(node, plan, &conv);
   EmitConv<dnnl::convolution_forward>(node, plan, conv, dnnl::algorithm::convolution_direct, flops,

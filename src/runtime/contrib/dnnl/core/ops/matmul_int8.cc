@@ -24,16 +24,15 @@
 #include "matmul_int8.h"
 
 #include <algorithm>
-#include <limits>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "../fusion/int8.h"
 #include "../fusion/post_ops.h"
-#include "../kernels/int8_matrices.h"
 #include "../op_table.h"
 #include "dynamic_quantize.h"
+#include "int8_epilogue.h"
 #include "matmul_operands.h"
 #include "reduce.h"
 #include "rows.h"
@@ -43,62 +42,6 @@ namespace tvm::runtime::contrib::dnnl_backend {
 namespace {
 
 using Type = dnnl::memory::data_type;
-
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
-
-/*! \brief The post-ops that the kernel does as it stores a result. */
-struct Epilogue {
-  /*! \brief Of each column, or empty. */
-  std::vector<float> bias;
-  float low{-kInfinity}, high{kInfinity};
-  /*! \brief Of a result in 8 bits. */
-  std::optional<std::pair<double, double>> quantization;
-
-  /*! \brief Those of a node; nothing where the kernel lacks one. */
-  static std::optional<Epilogue> Read(const NodeReader& node, PlanBuilder* plan);
-
- private:
-  bool Add(const NodeReader& node, const NodeReader& op, PlanBuilder* plan);
-};
-
-bool Epilogue::Add(const NodeReader& node, const NodeReader& op, PlanBuilder* plan) {
-  const bool is_first = low == -kInfinity && high == kInfinity;
-  const bool is_sum = op.OpName() == "add" || op.OpName() == "nn.bias_add";
-  if (is_sum && is_first && bias.empty() && op.Operand() >= 0) {
-    const Tensor value = plan->Input(node, op.Operand());
-    const Dims dims = value.dims();
-    const int64_t columns = node.RootDims().back();
-    const bool is_row = NumElements(dims) == columns && dims.back() == columns;
-    if (!is_row || value.dtype() != Type::f32 || !plan->IsConstant(value)) return false;
-    bias = plan->ValuesOf<float>(node, value);
-    return true;
-  }
-  if (op.OpName() == "nn.relu" && is_first) {
-    low = 0;
-    return true;
-  }
-  if (op.OpName() == "clip" && is_first) {
-    low = op.Get<double>("a_min");
-    high = op.Get<double>("a_max");
-    return true;
-  }
-  return false;
-}
-
-std::optional<Epilogue> Epilogue::Read(const NodeReader& node, PlanBuilder* plan) {
-  Epilogue result;
-  for (int i = 0; i < node.NumPostOps(); ++i) {
-    const NodeReader op = node.PostOp(i);
-    if (op.OpName() == "qnn.quantize" && i + 1 == node.NumPostOps() && IsByte(node.OutType())) {
-      const Quantization to = Quantization::Read(op, plan, op.OutDims());
-      if (!to.IsConstant(*plan) || !to.IsPerTensor()) return {};
-      result.quantization = to.Values(op, plan);
-    } else if (!result.Add(node, op, plan)) {
-      return {};
-    }
-  }
-  return result;
-}
 
 /*! \brief The operands of a multiplication, as matrices. */
 struct Operands {
@@ -184,65 +127,29 @@ bool IsExactOnOneDNN(const NodeReader& node, PlanBuilder* plan, const Operands& 
   return is_exact;
 }
 
-/*! \brief The packed weights; of constants, packed now. */
-Tensor Packed(const NodeReader& node, PlanBuilder* plan, const Operands& operands) {
-  const PlanBuilder::Mark mark = plan->Here();
-  const int64_t matrices = operands.matrices;
-  const Tensor packed =
-      plan->NewTensor(PlainDesc({matrices * operands.matrix.packed_bytes()}, Type::s8));
-  const auto pack = [matrix = operands.matrix, matrices](void* const* addresses) {
-    PackInt8Matrices(matrix, matrices, addresses[0], static_cast<int8_t*>(addresses[1]));
-  };
-  plan->EmitKernel(node, "pack", pack, {{DNNL_ARG_SRC, operands.weights}, {DNNL_ARG_DST, packed}});
-  if (plan->IsConstant(operands.weights)) plan->RunNow(mark);
-  return packed;
-}
-
-/*! \brief A value of each column, with the padding of panels. */
-Tensor OfColumns(PlanBuilder* plan, const Int8Matrix& matrix, std::vector<float> values) {
-  if (values.size() == 1) values.resize(matrix.columns, values[0]);
-  values.resize(matrix.panels() * Int8Matrix::kPanel, 0.f);
-  return plan->NewConstant(values);
-}
-
 /*! \brief Emit the kernel; its result is in float32, unless it is quantized. */
 Tensor EmitKernel(const NodeReader& node, PlanBuilder* plan, const Operands& operands,
-                  Epilogue epilogue) {
+                  const Int8Epilogue& epilogue) {
   const Int8Matrix& matrix = operands.matrix;
-  const bool is_rounded = epilogue.quantization.has_value();
-  const auto [step, result_zero] = epilogue.quantization.value_or(std::pair<double, double>(1, 0));
   const bool is_dynamic = !operands.src_is.IsConstant(*plan);
   const auto [src_scale, src_zero] =
       is_dynamic ? std::pair<double, double>(1, 0) : operands.src_is.Values(node, plan);
   std::vector<float> scales = plan->ValuesOf<float>(node, operands.weights_are.scale);
-  for (float& scale : scales) scale = static_cast<float>(src_scale * scale / step);
-  if (epilogue.bias.empty()) epilogue.bias = {0.f};
-  for (float& value : epilogue.bias) value = static_cast<float>(value / step);
   const Tensor weights_zero = operands.weights_are.zero_point;
-  Int8Finish finish{};
-  finish.factor = 1;
+  Int8Finish finish = epilogue.Finish(node, src_scale, &scales);
   finish.zero_point = weights_zero.defined() ? plan->ValuesOf<int32_t>(node, weights_zero)[0] : 0;
-  finish.is_rounded = is_rounded;
-  finish.result_zero_point = static_cast<int32_t>(result_zero);
-  finish.low = static_cast<float>(epilogue.low / step);
-  finish.high = static_cast<float>(epilogue.high / step);
-  if (is_rounded) {
-    const auto [smallest, largest] = RangeOf(node.OutType());
-    finish.low = std::clamp<float>(finish.low, smallest - result_zero, largest - result_zero);
-    finish.high = std::clamp<float>(finish.high, smallest - result_zero, largest - result_zero);
-  }
   const Int8Source src = {nullptr, operands.src.dtype() == Type::s8, operands.rows,
                           static_cast<int32_t>(src_zero)};
-  const Tensor packed = Packed(node, plan, operands);
+  const Tensor packed = PackedInt8(node, plan, operands.weights, matrix, operands.matrices);
   const Tensor workspace =
       plan->NewTensor(PlainDesc({2 * Int8Workspace(matrix, operands.rows)}, Type::s8));
   const Tensor dst =
-      plan->NewTensor(PlainDesc(node.RootDims(), is_rounded ? node.OutType() : Type::f32));
+      plan->NewTensor(PlainDesc(node.RootDims(), finish.is_rounded ? node.OutType() : Type::f32));
   PlanBuilder::Args args = {{DNNL_ARG_SRC, operands.src},
                             {DNNL_ARG_WEIGHTS, packed},
                             {DNNL_ARG_DST, dst},
                             {DNNL_ARG_SRC_2, OfColumns(plan, matrix, scales)},
-                            {DNNL_ARG_BIAS, OfColumns(plan, matrix, epilogue.bias)},
+                            {DNNL_ARG_BIAS, OfColumns(plan, matrix, epilogue.ScaledBias())},
                             {DNNL_ARG_SCRATCHPAD, workspace}};
   if (is_dynamic) {
     args.push_back({DNNL_ARG_ATTR_SCALES | DNNL_ARG_SRC, operands.src_is.scale});
@@ -291,8 +198,8 @@ bool LowerInt8Products(const NodeReader& node, PlanBuilder* plan) {
     plan->BackTo(mark);
     return false;
   }
-  const std::optional<Epilogue> epilogue = Epilogue::Read(node, plan);
-  Tensor result = EmitKernel(node, plan, *operands, epilogue.value_or(Epilogue()));
+  const std::optional<Int8Epilogue> epilogue = Int8Epilogue::Read(node, plan);
+  Tensor result = EmitKernel(node, plan, *operands, epilogue.value_or(Int8Epilogue()));
   if (!epilogue) result = EmitPostOps(node, plan, result);
   plan->SetOutput(node, plan->Reshaped(node, result, node.OutDims()));
   return true;
