@@ -49,6 +49,8 @@ class Layout:
         # The graphs that the tests have compiled, and those that were damaged and found a mistake.
         self.corpus = self.build / "corpus"
         self.artifacts = self.build / "artifacts"
+        # Valid nodes for the C++ tests.
+        self.drawn_nodes = self.build / "drawn_nodes.jsonl"
         # The same on every machine: graphs to damage, and damaged artifacts that failed once.
         self.gate_graphs = self.root / "tests" / "cpp-runtime" / "artifacts" / "graphs.jsonl"
         self.gate_failures = self.gate_graphs.parent / "failures"

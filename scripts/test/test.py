@@ -133,8 +133,11 @@ def run_cpp_tests(runner, layout, environ, build=None, words=()):
         return 0
     with runner.console.step("compile the C++ tests", after=1.0):
         build.build(*CPP_TARGETS)
-    commands = [[build.folder / target, *words] for target in CPP_TARGETS]
-    codes = [run_command(runner, command, environ, layout.root) for command in commands]
+    draw = [layout.python, "-m", "scripts.test.drawn_nodes", layout.drawn_nodes]
+    commands = [draw, *([build.folder / target, *words] for target in CPP_TARGETS)]
+    drawn, *codes = [run_command(runner, command, environ, layout.root) for command in commands]
+    if drawn:
+        return drawn
     # A word may be in the names of one program's tests only.
     ran = [code for code in codes if code != NO_TESTS] or codes
     return next((code for code in ran if code), 0)

@@ -46,6 +46,8 @@ struct ValidOp {
   Types inputs;
   std::map<std::string, Attr> attrs;
   Types outputs;
+  /*! \brief The inputs that are constants, of 0.25 or of zeros. */
+  std::vector<int64_t> constants{};
 };
 
 inline TensorType Float32(Shape shape) { return {std::move(shape), {kDLFloat, 32, 1}}; }

@@ -138,9 +138,10 @@ class PlanBuilder {
   }
   /*! \brief A row-major constant, all elements of which are that of a constant of one. */
   Tensor Filled(const NodeReader& node, const Tensor& element, const Dims& dims);
-  /*! \brief The elements of a constant. */
+  /*! \brief The elements of a constant. It is an error if the tensor is none. */
   template <typename T>
   std::vector<T> ValuesOf(const NodeReader& node, const Tensor& constant) {
+    CORE_CHECK(IsConstant(constant)) << node.Where() << ": reads the values of what is not constant";
     const Tensor plain = Plain(node, constant);
     const T* data = static_cast<const T*>(DataOf(plain));
     return std::vector<T>(data, data + NumElements(plain.dims()));

@@ -1,0 +1,101 @@
+/*
+ * Licensed to the Apache Software Foundation (ASF) under one
+ * or more contributor license agreements.  See the NOTICE file
+ * distributed with this work for additional information
+ * regarding copyright ownership.  The ASF licenses this file
+ * to you under the Apache License, Version 2.0 (the
+ * "License"); you may not use this file except in compliance
+ * with the License.  You may obtain a copy of the License at
+ *
+ *   http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing,
+ * software distributed under the License is distributed on an
+ * "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+ * KIND, either express or implied.  See the License for the
+ * specific language governing permissions and limitations
+ * under the License.
+ */
+
+/*!
+ * \file tests/cpp-runtime/dnnl/tvm/drawn_ops.h
+ * \brief Valid nodes of each op of the table, as scripts/test/drawn_nodes.py draws them.
+ */
+#ifndef TESTS_CPP_RUNTIME_DNNL_TVM_DRAWN_OPS_H_
+#define TESTS_CPP_RUNTIME_DNNL_TVM_DRAWN_OPS_H_
+
+#include <fstream>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "src/runtime/contrib/dnnl/core/desc.h"
+#include "src/runtime/contrib/json/json_attr.h"
+#include "src/runtime/contrib/json/json_reader.h"
+#include "tests/cpp-runtime/dnnl/core/valid_ops.h"
+
+namespace dnnl_test {
+
+/*! \brief Read types, `{"shape": [[[2, 3], ...]], "dtype": [["float32", ...]]}`. */
+inline Types ReadTypes(tvm::runtime::json::JSONReader* reader) {
+  std::vector<std::vector<Shape>> shapes;
+  std::vector<std::vector<std::string>> dtypes;
+  std::string key;
+  reader->BeginObject();
+  while (reader->NextObjectItem(&key)) {
+    key == "shape" ? reader->Read(&shapes) : reader->Read(&dtypes);
+  }
+  Types types;
+  for (size_t i = 0; i < shapes.at(0).size(); ++i) {
+    const DLDataType dtype = tvm::runtime::json::detail::TypeFromText(dtypes.at(0).at(i));
+    types.push_back({shapes[0][i], WithOneBool(dtype)});
+  }
+  return types;
+}
+
+/*! \brief Read a node. Rows of an attribute become one, which the runtime reads as well. */
+inline ValidOp ReadDrawnOp(const std::string& line) {
+  tvm::runtime::json::JSONReader reader(line);
+  ValidOp op;
+  std::string key;
+  reader.BeginObject();
+  while (reader.NextObjectItem(&key)) {
+    if (key == "name") {
+      reader.Read(&op.name);
+    } else if (key == "inputs") {
+      op.inputs = ReadTypes(&reader);
+    } else if (key == "constants") {
+      reader.Read(&op.constants);
+    } else if (key == "outputs") {
+      op.outputs = ReadTypes(&reader);
+    } else {
+      reader.BeginObject();
+      while (reader.NextObjectItem(&key)) {
+        tvm::runtime::json::JSONAttr attr;
+        attr.Load(&reader);
+        tvm::runtime::json::JSONAttr::Rows rows;
+        attr.Read(&rows);
+        for (const Attr& row : rows) {
+          op.attrs[key].insert(op.attrs[key].end(), row.begin(), row.end());
+        }
+      }
+    }
+  }
+  return op;
+}
+
+/*! \brief All of them; `./dev.py test` writes the file. */
+inline const std::vector<ValidOp>& DrawnOps() {
+  static const std::vector<ValidOp> ops = [] {
+    std::ifstream file("build/drawn_nodes.jsonl");
+    std::vector<ValidOp> read;
+    for (std::string line; std::getline(file, line);) read.push_back(ReadDrawnOp(line));
+    if (read.empty()) throw std::runtime_error("python -m scripts.test.drawn_nodes was not run");
+    return read;
+  }();
+  return ops;
+}
+
+}  // namespace dnnl_test
+
+#endif  // TESTS_CPP_RUNTIME_DNNL_TVM_DRAWN_OPS_H_
