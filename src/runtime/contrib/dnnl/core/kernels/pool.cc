@@ -26,11 +26,12 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <type_traits>
 #include <utility>
 
 #include "../exec/parallel.h"
 // The last one.
-#include "cpu_clones.h"
+#include "pool_lines.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
 
@@ -129,90 +130,172 @@ DNNL_INLINE Value JoinAll(Value* values, int64_t count) {
   return values[0];
 }
 
-/*! \brief Join the values of neighboring windows of a line, which is overwritten. */
-template <typename Op, typename Value>
-DNNL_INLINE void PoolLine(Value* line, int64_t count, const WindowAxis& axis, Value* dst) {
-  const int64_t stride = axis.stride;
-  const Rows<Value> taps = {line, 1, 0, axis.kernel, axis.step};
-  if (count == 1 && axis.step == 1) {
-    *dst = JoinAll<Op>(line, axis.kernel);
-  } else if (stride == 1) {
-    JoinRows<Op>(taps, count, dst);
-  } else if (stride == 2) {
-    Value all[kLine];
-    JoinRows<Op>(taps, 2 * count - 1, all);
-    for (int64_t i = 0; i < count; ++i) dst[i] = all[2 * i];
-  } else {
-    for (int64_t i = 0; i < count; ++i) {
-      Value joined = line[i * stride];
-      for (int64_t k = 1; k < axis.kernel; ++k) Op::Join(line[i * stride + k * axis.step], &joined);
-      dst[i] = joined;
-    }
-  }
-}
-
-/*!
- * \brief Compute rows of results, by their numbers.
- * \param finish Called with a row of results, and how many rows of values its windows contain.
- */
-template <typename Op, typename Finish, typename Value = typename Op::Value>
-DNNL_INLINE void PoolRows(const PoolShape& shape, const Value* src, Value* dst, int64_t first,
-                          int64_t last, const Finish& finish) {
-  const auto& [depth, height, width] = shape.axes;
-  // As many windows as a line holds.
-  const int64_t most = (kLine - width.span()) / width.stride + 1;
-  Value line[kLine];
-  for (int64_t row = first; row < last; ++row) {
-    const int64_t slice = row / height.dst;
-    const Taps planes = depth.TapsOf(slice % depth.dst), rows = height.TapsOf(row % height.dst);
-    const Value* image = src + slice / depth.dst * depth.src * height.src * width.src;
-    const int64_t top = (planes.begin + planes.first * depth.step) * height.src + rows.begin +
-                        rows.first * height.step;
-    for (int64_t begin = 0; begin < width.dst; begin += most) {
-      const int64_t count = std::min(most, width.dst - begin);
-      const int64_t length = (count - 1) * width.stride + width.span();
-      const int64_t from = begin * width.stride - width.pad;
-      const int64_t low = std::clamp<int64_t>(-from, 0, length);
-      const int64_t high = std::max(low, std::min(length, width.src - from));
-      std::fill(line, line + low, Op::kFirst);
-      std::fill(line + high, line + length, Op::kFirst);
-      JoinRows<Op>(
-          {image + top * width.src + from + low, planes.last - planes.first,
-           depth.step * height.src * width.src, rows.last - rows.first, height.step * width.src},
-          high - low, line + low);
-      PoolLine<Op>(line, count, width, dst + row * width.dst + begin);
-    }
-    finish(dst + row * width.dst, (planes.last - planes.first) * (rows.last - rows.first));
-  }
-}
-
 /*! \brief Leaves joined values as they are. */
 struct NoFinish {
-  template <typename T>
-  DNNL_INLINE void operator()(T*, int64_t) const {}
+  DNNL_INLINE void Begin(const WindowAxis&, int64_t, int64_t) const {}
+  template <typename V>
+  DNNL_INLINE void Finish(int64_t, int64_t, V*) const {}
 };
 
-/*! \brief Divides the sums of windows by the number of their values. */
-struct DivideSums {
-  const PoolShape& shape;
-  bool counts_padding;
+/*! \brief Compute a row of results; one value after the line may be read. */
+template <typename Op, typename Finish, typename Value>
+DNNL_INLINE void PoolLine(const Line<Value>& line, int64_t count, const Finish& finish,
+                          Value* dst) {
+  if (line.stride == 1) {
+    if (PoolVectors<32, 1, Op>(line, count, finish, dst) ||
+        PoolVectors<16, 1, Op>(line, count, finish, dst) ||
+        PoolVectors<8, 1, Op>(line, count, finish, dst)) {
+      return;
+    }
+  } else if (line.stride == 2) {
+    if constexpr (sizeof(Value) == sizeof(int32_t)) {
+      if (PoolVectors<32, 2, Op>(line, count, finish, dst) ||
+          PoolVectors<16, 2, Op>(line, count, finish, dst) ||
+          PoolVectors<8, 2, Op>(line, count, finish, dst)) {
+        return;
+      }
+    } else {
+      static_assert(std::is_same_v<Finish, NoFinish>, "bytes are not divided");
+      Value all[kLine];
+      JoinRows<Op>({line.values, 1, 0, line.taps, line.step}, 2 * count - 1, all);
+      for (int64_t i = 0; i < count; ++i) dst[i] = all[2 * i];
+      return;
+    }
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    Value joined;
+    line.template JoinAt<Op>(i * line.stride, &joined);
+    finish.Finish(i, line.rows, &joined);
+    dst[i] = joined;
+  }
+}
 
-  DNNL_INLINE void operator()(float* sums, int64_t rows) const {
+/*! \brief Where rows of results lie in images, one after the other. */
+class RowCursor {
+ public:
+  RowCursor(const PoolShape& shape, int64_t row) : shape_(&shape) {
     const auto& [depth, height, width] = shape.axes;
-    const WindowAxis::Range inside =
-        counts_padding ? WindowAxis::Range{0, width.dst} : width.Inside();
-    const int64_t all = (counts_padding ? depth.kernel * height.kernel : rows) * width.kernel;
-    const auto count = static_cast<float>(all);
-    for (int64_t i = inside.first; i < inside.last; ++i) sums[i] /= count;
-    for (int64_t i = 0; i < inside.first; ++i) Divide(sums, rows, i);
-    for (int64_t i = inside.last; i < width.dst; ++i) Divide(sums, rows, i);
+    row_ = row % height.dst;
+    slice_ = row / height.dst % depth.dst;
+    image_ = row / height.dst / depth.dst * depth.src * height.src * width.src;
+    planes_ = depth.TapsOf(slice_);
+  }
+  /*! \brief The taps of the row's windows in rows of the source, from the first column. */
+  template <typename Value>
+  DNNL_INLINE Rows<Value> Taps(const Value* src) const {
+    const auto& [depth, height, width] = shape_->axes;
+    const auto rows = height.TapsOf(row_);
+    const int64_t top = (planes_.begin + planes_.first * depth.step) * height.src + rows.begin +
+                        rows.first * height.step;
+    return {src + image_ + top * width.src, planes_.last - planes_.first,
+            depth.step * height.src * width.src, rows.last - rows.first, height.step * width.src};
+  }
+  DNNL_INLINE void Next() {
+    const auto& [depth, height, width] = shape_->axes;
+    if (++row_ < height.dst) return;
+    row_ = 0;
+    if (++slice_ == depth.dst) {
+      slice_ = 0;
+      image_ += depth.src * height.src * width.src;
+    }
+    planes_ = depth.TapsOf(slice_);
   }
 
  private:
-  DNNL_INLINE void Divide(float* sums, int64_t rows, int64_t i) const {
-    const Taps taps = shape.axes[2].TapsOf(i);
-    sums[i] /= static_cast<float>(rows * (taps.last - taps.first));
+  const PoolShape* shape_;
+  int64_t row_, slice_, image_;
+  tvm::runtime::contrib::dnnl_backend::Taps planes_;
+};
+
+/*!
+ * \brief Compute rows of results, by their numbers.
+ *
+ * Several rows that fit are computed at once: first those of the source are joined, so that what
+ * joins their columns does not wait for vectors that were just stored.
+ * \param finish Turns joined values into results.
+ */
+template <typename Op, typename Finish, typename Value = typename Op::Value>
+DNNL_INLINE void PoolRows(const PoolShape& shape, const Value* src, Value* dst, int64_t first,
+                          int64_t last, Finish&& finish) {
+  constexpr int64_t kMostRows = 16;
+  const WindowAxis& width = shape.axes[2];
+  const int64_t stride = width.stride, span = width.span();
+  // As many windows as a line holds, and as many rows of them.
+  const int64_t most = std::min(width.dst, (kLine - span) / stride + 1);
+  const int64_t line_size = (most - 1) * stride + span;
+  const int64_t most_rows =
+      most < width.dst ? 1 : std::clamp<int64_t>(kLine / line_size, 1, kMostRows);
+  const bool is_whole = most == 1 && width.step == 1;
+  Value lines[kLine + 1];
+  int64_t joined[kMostRows];
+  RowCursor cursor(shape, first);
+  for (int64_t row = first; row < last; row += most_rows) {
+    const int64_t count_rows = std::min(most_rows, last - row);
+    const RowCursor start = cursor;
+    for (int64_t begin = 0; begin < width.dst; begin += most) {
+      const int64_t count = std::min(most, width.dst - begin);
+      const int64_t length = (count - 1) * stride + span, from = begin * stride - width.pad;
+      const int64_t low = std::clamp<int64_t>(-from, 0, length);
+      const int64_t high = std::max(low, std::min(length, width.src - from));
+      // The padding of a line remains from the rows before.
+      const bool is_known = most_rows > 1 && !is_whole && row > first;
+      if (row == first || most < width.dst) finish.Begin(width, begin, count);
+      cursor = start;
+      for (int64_t i = 0; i < count_rows; ++i, cursor.Next()) {
+        Value* const to = lines + i * line_size;
+        if (!is_known) {
+          std::fill(to, to + low, Op::kFirst);
+          std::fill(to + high, to + length, Op::kFirst);
+        }
+        Rows<Value> taps = cursor.Taps(src);
+        taps.src += from + low;
+        joined[i] = taps.planes * taps.rows;
+        JoinRows<Op>(taps, high - low, to + low);
+      }
+      for (int64_t i = 0; i < count_rows; ++i) {
+        Line<Value> from = {lines + i * line_size, width.kernel, width.step, stride, joined[i]};
+        Value whole;
+        if (is_whole) {
+          whole = JoinAll<Op>(lines + i * line_size, width.kernel);
+          from.values = &whole;
+          from.taps = 1;
+        }
+        PoolLine<Op>(from, count, finish, dst + (row + i) * width.dst + begin);
+      }
+    }
   }
+}
+
+/*! \brief Divides the sums of windows by the number of their values. */
+class DivideSums {
+ public:
+  DivideSums(const PoolShape& shape, bool counts_padding)
+      : all_rows_(counts_padding ? shape.axes[0].kernel * shape.axes[1].kernel : 0) {}
+
+  /*! \brief Prepare for results of these columns. */
+  DNNL_INLINE void Begin(const WindowAxis& width, int64_t begin, int64_t count) {
+    std::fill(columns_, columns_ + count, static_cast<float>(width.kernel));
+    if (all_rows_ > 0) return;
+    const auto inside = width.Inside();
+    for (int64_t i = 0; i < count; ++i) {
+      if (begin + i == inside.first) i += inside.last - inside.first;
+      if (i >= count) return;
+      const Taps taps = width.TapsOf(begin + i);
+      columns_[i] = static_cast<float>(taps.last - taps.first);
+    }
+  }
+  template <typename V>
+  DNNL_INLINE void Finish(int64_t i, int64_t rows, V* sums) const {
+    V columns;
+    std::memcpy(&columns, columns_ + i, sizeof(V));
+    *sums /= columns * static_cast<float>(all_rows_ > 0 ? all_rows_ : rows);
+  }
+
+ private:
+  /*! \brief The rows of a window where padding counts, or 0. */
+  int64_t all_rows_;
+  /*! \brief The values in a row of a window. */
+  float columns_[kLine];
 };
 
 /*! \brief Call a function for ranges of the rows of results. */
@@ -241,7 +324,7 @@ DNNL_FOR_CPUS void LargestOfRows(const PoolShape& shape, const int8_t* src, int8
 }
 DNNL_FOR_CPUS void MeansOfRows(const PoolShape& shape, bool counts_padding, const float* src,
                                float* dst, int64_t first, int64_t last) {
-  PoolRows<Sum>(shape, src, dst, first, last, DivideSums{shape, counts_padding});
+  PoolRows<Sum>(shape, src, dst, first, last, DivideSums(shape, counts_padding));
 }
 
 }  // namespace
