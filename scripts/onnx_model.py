@@ -70,14 +70,7 @@ class OnnxModel:
         return self._imported(lambda: from_onnx(self.proto, constants=self.constants))
 
     def _imported(self, load):
-        try:
-            return load()
-        except Exception as error:  # of whatever kind: the importer checks little
-            raise SetupError(
-                f"TVM's ONNX importer cannot read {self.path}",
-                "docs/trouble_shooting.md lists remedies; the end of the error is above.",
-                "\n".join(str(error).strip().splitlines()[-3:]),
-            ) from error
+        return _imported(f"TVM's ONNX importer cannot read {self.path}", load)
 
     def example(self, seed=0):
         """Return random inputs by name: floating-point values in [-1, 1], and integers of 0 and 1.
@@ -98,3 +91,28 @@ class OnnxModel:
             else:
                 raise SetupError(f"input {name} of {self.path} is not a tensor of numbers")
         return values
+
+
+def is_onnx(path):
+    """Return whether a file is taken for an ONNX model, from its name."""
+    return not path.endswith((".tflite", ".pt2"))
+
+
+def relax_module(path, shapes=()):
+    """Import a file of any kind into Relax; return the module."""
+    if is_onnx(path):
+        return OnnxModel(path, shapes).to_relax()
+    from tvm_dnnl import from_file
+
+    return _imported(f"{path} cannot be imported", lambda: from_file(path, dict(shapes) or None))
+
+
+def _imported(what, load):
+    try:
+        return load()
+    except Exception as error:  # of whatever kind: the importers of TVM check little
+        raise SetupError(
+            what,
+            "docs/trouble_shooting.md lists remedies; the end of the error is above.",
+            "\n".join(str(error).strip().splitlines()[-3:]),
+        ) from error

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reports which ops of an ONNX model run on oneDNN, how they are fused, and why the others do not.
+"""Reports which ops of a model run on oneDNN, how they are fused, and why the others do not.
 
 The report is a table; --html adds a page with the graph drawn, --json a file for programs. --run
 also runs the model and reports the times. --before compares with an earlier report.
@@ -14,14 +14,16 @@ from scripts import options, table
 from scripts.console import Console, passes_noted
 from scripts.errors import SetupError
 from scripts.files import write_atomically
-from scripts.onnx_model import OnnxModel
+from scripts.onnx_model import OnnxModel, relax_module
 
 MOST_TIMES = 10  # in the table
 
 
 def add_arguments(parser):
     """Add the command's options."""
-    parser.add_argument("model", metavar="MODEL.onnx")
+    parser.add_argument(
+        "model", metavar="MODEL", help="an ONNX file; with --relax also a .tflite or .pt2 file"
+    )
     parser.add_argument("--html", metavar="FILE", help="write a page with the graph drawn")
     parser.add_argument("--json", metavar="FILE", help="write all numbers and ops")
     parser.add_argument(
@@ -46,10 +48,10 @@ def add_arguments(parser):
 
 def load(args, console):
     """Import the model; return module and parameters. Say which inputs need a shape."""
-    model = OnnxModel(args.model, args.shape)
     if args.relax:
         # Relax keeps what is open under a name of its own.
-        return model.to_relax(), None
+        return relax_module(args.model, args.shape), None
+    model = OnnxModel(args.model, args.shape)
     for name, advice in model.open_inputs():
         console.say(f"input {name} has no fixed shape, so little can run on oneDNN: give {advice}")
     import tvm

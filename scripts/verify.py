@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compares each op of a compiled ONNX model with onnxruntime, onnx's reference or numpy.
+"""Compares each op of a compiled model with onnxruntime, onnx's reference or numpy.
 
 The model is compiled with its intermediate results as results. Each op is compared for the operands
 that the compiled model computed, so errors do not accumulate; the accumulated error is beside it.
@@ -10,13 +10,15 @@ from pathlib import Path
 from scripts import options
 from scripts.console import Console, passes_noted
 from scripts.errors import SetupError
-from scripts.onnx_model import OnnxModel
+from scripts.onnx_model import OnnxModel, is_onnx, relax_module
 from scripts.report import facts, write
 
 
 def add_arguments(parser):
     """Add the command's options."""
-    parser.add_argument("model", metavar="MODEL.onnx")
+    parser.add_argument(
+        "model", metavar="MODEL", help="an ONNX file; with --relax also a .tflite or .pt2 file"
+    )
     parser.add_argument("--html", metavar="FILE", help="write the page of the report with errors")
     parser.add_argument("--json", metavar="FILE", help="write the errors of all ops")
     parser.add_argument(
@@ -51,19 +53,25 @@ def main(args):
         import tvm_dnnl as dnnl
     else:
         from tvm.relay.op.contrib import dnnl
-    model = OnnxModel(args.model, args.shape)
+    is_other = args.relax and not is_onnx(args.model)
+    model = None if is_other else OnnxModel(args.model, args.shape)
     inputs = read_inputs(args.inputs) if args.inputs else None
     with Console().step(f"{Path(args.model).name}: verify"), passes_noted():
         try:
-            how = dict(reference=args.reference, precision=args.precision, prune=False)
-            result = dnnl.verify(model.proto, inputs, **how)
+            how = dict(precision=args.precision, prune=False)
+            if is_other:
+                given, how["shape"] = args.model, dict(args.shape) or None
+            else:
+                given, how["reference"] = model.proto, args.reference
+            result = dnnl.verify(given, inputs, **how)
         except (TypeError, ValueError) as error:
             raise SetupError(str(error)) from error
     print(result)
     if args.json:
         write(args.json, result.to_json() + "\n")
     if args.html:
-        mod, params = (model.to_relax(), None) if args.relax else model.to_relay()
+        is_relax = args.relax
+        mod, params = (relax_module(args.model, args.shape), None) if is_relax else model.to_relay()
         mod = dnnl.partition_for_dnnl(mod, params, precision=args.precision)
         title = f"{Path(args.model).name}: errors on oneDNN"
         report, shown = dnnl.offload_report(mod), facts(dnnl, None, args.precision)

@@ -42,7 +42,14 @@ from ._dnnl.appends import mark_appends
 from ._dnnl.cached import cached_model
 from ._dnnl.compiled import host_target
 from ._dnnl.composites import without_unwritable
-from ._dnnl.importers import from_exported_program, from_onnx
+from ._dnnl.importers import (
+    from_exported_program,
+    from_file,
+    from_onnx,
+    from_tflite,
+    imported,
+    opened,
+)
 from ._dnnl.loaded import dnnl_version, load_model, num_threads, set_num_threads
 from ._dnnl.ops import ROWS
 from ._dnnl.relax_report import make_report
@@ -52,8 +59,8 @@ from ._dnnl.torch_backend import torch_backend
 __all__ = [
     "CompiledModel", "OffloadReport", "Verification", "VerificationError", "cached_library",
     "cached_model", "compile", "dnnl_version", "export_library", "from_exported_program",
-    "from_onnx", "host_target", "load_model", "num_threads", "offload_report",
-    "partition_for_dnnl", "set_num_threads", "torch_backend", "verify",
+    "from_file", "from_onnx", "from_tflite", "host_target", "load_model", "num_threads",
+    "offload_report", "partition_for_dnnl", "set_num_threads", "torch_backend", "verify",
 ]
 # fmt: on
 
@@ -158,11 +165,12 @@ def compile(  # pylint: disable=redefined-builtin
     Parameters
     ----------
     model : str | os.PathLike | onnx.ModelProto | torch.export.ExportedProgram | tvm.IRModule
-        An ONNX model or its file, a program of PyTorch, or a module, partitioned or not.
+        The file of an ONNX model, a TFLite model or a program of PyTorch (`.pt2`), which its
+        contents tell; an ONNX model, a program, or a module, partitioned or not.
     params : dict[str, tvm.runtime.Tensor] | None
         As for `partition_for_dnnl`.
     shape, constants : Mapping | None
-        Shapes and values of an ONNX model's inputs; see `from_onnx`.
+        Shapes and values of an ONNX model's inputs; see `from_onnx`. Shapes of a TFLite model's.
     target : tvm.target.Target | str | None
         The target that TVM compiles for. Default: `host_target()`.
     verify : bool | None
@@ -181,7 +189,7 @@ def compile(  # pylint: disable=redefined-builtin
     Raises
     ------
     TypeError, ValueError
-        As for `from_onnx`, `from_exported_program` and `partition_for_dnnl`.
+        As for `from_onnx`, `from_exported_program`, `from_tflite` and `partition_for_dnnl`.
     VerificationError
         The results differ by more than rounding explains; the message names the first op that
         differs.
@@ -192,8 +200,9 @@ def compile(  # pylint: disable=redefined-builtin
     >>> probabilities = model(np.zeros((1, 3, 224, 224), "float32"))
     >>> model.export_library("model.so")
     """
+    model, shape, constants = opened(model, shape, constants)
     source, is_verified = model, verification.is_wanted(verify, model)
-    model = verification.imported(model, shape, constants)
+    model = imported(model, shape, constants)
     model = without_unwritable(model, {}, options.get("strict"))
     is_partitioned = compiled.is_partitioned(model)
     model = partitioned(model, is_partitioned, partition_for_dnnl, params, options)
@@ -227,7 +236,8 @@ def verify(
     Parameters
     ----------
     model : torch.export.ExportedProgram | str | os.PathLike | onnx.ModelProto | tvm.IRModule
-        A program of PyTorch, an ONNX model or its file, or a module with a function `main`.
+        A file as for `compile`, a program of PyTorch, an ONNX model, or a module with a function
+        `main`.
     inputs : Sequence | Mapping[str, numpy.ndarray] | None
         The positional arguments of a program, by default those that it was exported with; or the
         inputs of an ONNX model by name, or of a module by name or in order. Those without a value
@@ -255,6 +265,7 @@ def verify(
     --------
     >>> print(tvm_dnnl.verify("model.onnx", precision="bfloat16"))
     """
+    model, shape, constants = opened(model, shape, constants)
     model = verification.referenced(model, reference, shape, constants)
     if isinstance(model, tvm.IRModule):
         shape = constants = None

@@ -21,6 +21,7 @@ from tvm.contrib.onednn.ops.recurrent import GATES
 from tvm.contrib.onednn.report.record import ATTR, Record
 from tvm.contrib.onednn.verify.check import Step
 from tvm.contrib.onednn.verify.compare import EPSILON, coarsest, rounded_at_random
+from tvm_dnnl._dnnl.reader import constant_results
 from tvm_dnnl._dnnl.reading import (
     Analyzer,
     Constant,
@@ -51,6 +52,7 @@ __all__ = [
     "call_layer",
     "coarsest",
     "constant_of",
+    "constant_results",
     "dim_from",
     "dims",
     "divided",

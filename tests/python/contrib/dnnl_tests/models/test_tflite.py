@@ -18,7 +18,6 @@
 
 from typing import NamedTuple
 
-import flatbuffers
 import numpy as np
 import pytest
 import tflite
@@ -28,116 +27,7 @@ from tvm.testing import dnnl as testing
 
 from dnnl_tests.quantized import Quantization, assert_within_one_step
 from dnnl_tests.reference import conv
-
-_TYPES = {
-    "uint8": tflite.TensorType.UINT8,
-    "int8": tflite.TensorType.INT8,
-    "int32": tflite.TensorType.INT32,
-}
-
-
-class Writer:
-    """Writes a TFLite model of quantized tensors, op by op."""
-
-    def __init__(self):
-        self.builder = flatbuffers.Builder(1024)
-        self.tensors, self.buffers, self.operators, self.codes = [], [self._buffer(b"")], [], []
-
-    def _vector(self, start, values, prepend):
-        start(self.builder, len(values))
-        for value in reversed(values):
-            prepend(value)
-        return self.builder.EndVector()
-
-    def _offsets(self, start, offsets):
-        return self._vector(start, offsets, self.builder.PrependUOffsetTRelative)
-
-    def _buffer(self, data):
-        vector = self._vector(tflite.BufferStartDataVector, data, self.builder.PrependByte)
-        tflite.BufferStart(self.builder)
-        tflite.BufferAddData(self.builder, vector)
-        return tflite.BufferEnd(self.builder)
-
-    def tensor(self, shape, quantization, values=None):
-        """Add a tensor, a constant if there are values; return its number."""
-        builder, name = self.builder, self.builder.CreateString(f"t{len(self.tensors)}")
-        scales = np.atleast_1d(np.float32(quantization.scale)).tolist()
-        zeros = [quantization.zero_point] * len(scales)
-        scale = self._vector(
-            tflite.QuantizationParametersStartScaleVector, scales, builder.PrependFloat32
-        )
-        zero = self._vector(
-            tflite.QuantizationParametersStartZeroPointVector, zeros, builder.PrependInt64
-        )
-        tflite.QuantizationParametersStart(builder)
-        tflite.QuantizationParametersAddScale(builder, scale)
-        tflite.QuantizationParametersAddZeroPoint(builder, zero)
-        tflite.QuantizationParametersAddQuantizedDimension(builder, max(quantization.axis, 0))
-        parameters = tflite.QuantizationParametersEnd(builder)
-        dims = self._vector(tflite.TensorStartShapeVector, shape, builder.PrependInt32)
-        if values is not None:
-            self.buffers.append(self._buffer(values.astype(quantization.dtype).tobytes()))
-        tflite.TensorStart(builder)
-        tflite.TensorAddShape(builder, dims)
-        tflite.TensorAddType(builder, _TYPES[quantization.dtype])
-        tflite.TensorAddBuffer(builder, 0 if values is None else len(self.buffers) - 1)
-        tflite.TensorAddName(builder, name)
-        tflite.TensorAddQuantization(builder, parameters)
-        self.tensors.append(tflite.TensorEnd(builder))
-        return len(self.tensors) - 1
-
-    def op(self, name, inputs, output, **options):
-        """Add an operator, such as "Conv2D", with its options; return its output."""
-        builder, kind = self.builder, getattr(tflite.BuiltinOperator, _CODES[name])
-        table = f"{name}Options"
-        getattr(tflite, f"{table}Start")(builder)
-        for key, value in options.items():
-            getattr(tflite, f"{table}Add{key}")(builder, value)
-        parameters = getattr(tflite, f"{table}End")(builder)
-        inputs = self._vector(tflite.OperatorStartInputsVector, inputs, builder.PrependInt32)
-        outputs = self._vector(tflite.OperatorStartOutputsVector, [output], builder.PrependInt32)
-        if kind not in self.codes:
-            self.codes.append(kind)
-        tflite.OperatorStart(builder)
-        tflite.OperatorAddOpcodeIndex(builder, self.codes.index(kind))
-        tflite.OperatorAddInputs(builder, inputs)
-        tflite.OperatorAddOutputs(builder, outputs)
-        tflite.OperatorAddBuiltinOptionsType(builder, getattr(tflite.BuiltinOptions, table))
-        tflite.OperatorAddBuiltinOptions(builder, parameters)
-        self.operators.append(tflite.OperatorEnd(builder))
-        return output
-
-    def model(self, source, result):
-        """Return the model of one input and one output."""
-        builder = self.builder
-        tensors = self._offsets(tflite.SubGraphStartTensorsVector, self.tensors)
-        ops = self._offsets(tflite.SubGraphStartOperatorsVector, self.operators)
-        inputs = self._vector(tflite.SubGraphStartInputsVector, [source], builder.PrependInt32)
-        outputs = self._vector(tflite.SubGraphStartOutputsVector, [result], builder.PrependInt32)
-        tflite.SubGraphStart(builder)
-        tflite.SubGraphAddTensors(builder, tensors)
-        tflite.SubGraphAddOperators(builder, ops)
-        tflite.SubGraphAddInputs(builder, inputs)
-        tflite.SubGraphAddOutputs(builder, outputs)
-        graph = tflite.SubGraphEnd(builder)
-        codes = []
-        for code in self.codes:
-            tflite.OperatorCodeStart(builder)
-            tflite.OperatorCodeAddBuiltinCode(builder, code)
-            tflite.OperatorCodeAddDeprecatedBuiltinCode(builder, code)
-            tflite.OperatorCodeAddVersion(builder, 1)
-            codes.append(tflite.OperatorCodeEnd(builder))
-        codes = self._offsets(tflite.ModelStartOperatorCodesVector, codes)
-        graphs = self._offsets(tflite.ModelStartSubgraphsVector, [graph])
-        buffers = self._offsets(tflite.ModelStartBuffersVector, self.buffers)
-        tflite.ModelStart(builder)
-        tflite.ModelAddVersion(builder, 3)
-        tflite.ModelAddOperatorCodes(builder, codes)
-        tflite.ModelAddSubgraphs(builder, graphs)
-        tflite.ModelAddBuffers(builder, buffers)
-        builder.Finish(tflite.ModelEnd(builder), b"TFL3")
-        return tflite.Model.GetRootAs(bytes(builder.Output()), 0)
-
+from dnnl_tests.tflite_writer import Steps, Writer
 
 _CODES = {
     "Conv2D": "CONV_2D",
@@ -171,7 +61,7 @@ class Network:
         self.writer, self.dtype, self.weights = Writer(), dtype, weights
         first, second = self._activations(0.02, 128), self._activations(6 / 255, 0)
         third, fourth = self._activations(0.05, 100), self._activations(0.07, 90)
-        source = Tensor(self.writer.tensor(image.shape, first), first, image)
+        source = Tensor(self._tensor(image.shape, first), first, image)
         relu6 = {"FusedActivationFunction": tflite.ActivationFunctionType.RELU6}
         x = self._conv(source, [16, 3, 3, 3], per_channel, second, **relu6)
         y = self._conv(x, [1, 3, 3, 16], per_channel, second, DepthMultiplier=1, **relu6)
@@ -187,14 +77,19 @@ class Network:
         b = self._bias(x, w, 10)
         result = self._activations(0.2, 128)
         self.result = self._op("FullyConnected", [x, w, b], result, x.real @ w.real.T + b.real)
-        self.model = self.writer.model(source.number, self.result.number)
+        data = self.writer.model(source.number, self.result.number)
+        self.model = tflite.Model.GetRootAs(data, 0)
+
+    def _tensor(self, shape, quantization, values=None):
+        scale, zero_point, dtype, axis = quantization
+        return self.writer.tensor(shape, dtype, Steps(scale, zero_point, axis), values)
 
     def _activations(self, scale, zero_point):
         zero_point -= 0 if self.dtype == "uint8" else 128
         return Quantization(scale, zero_point, self.dtype)
 
     def _constant(self, quantization, values):
-        number = self.writer.tensor(values.shape, quantization, values)
+        number = self._tensor(values.shape, quantization, values)
         return Tensor(number, quantization, values)
 
     def _weight(self, shape, axis, per_channel):
@@ -211,8 +106,8 @@ class Network:
         return self._constant(Quantization(scale, 0, "int32", 0), values)
 
     def _op(self, name, inputs, quantization, real, **options):
-        output = self.writer.tensor(real.shape, quantization)
-        self.writer.op(name, [each.number for each in inputs], output, **options)
+        output = self._tensor(real.shape, quantization)
+        self.writer.op(_CODES[name], [each.number for each in inputs], output, name, **options)
         return Tensor(output, quantization, quantization.nearest(real))
 
     def _conv(self, x, shape, per_channel, quantization, **options):

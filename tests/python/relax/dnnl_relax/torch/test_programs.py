@@ -169,6 +169,19 @@ def test_decomposed_transformer():
     assert counts["dnnl.attention"] == 2 and counts["dnnl.dense_bias_gelu_erf"] == 2
 
 
+def test_file_of_a_program(tmp_path):
+    """The contents of a file tell what it is; a program is verified by its example inputs."""
+    model, data = nn.Linear(4, 3).eval(), torch.ones(2, 4)
+    path = tmp_path / "model.pt2"
+    torch.export.save(torch.export.export(model, (data,)), path)
+    compiled_model = tvm_dnnl.compile(path, prune=False)
+    np.testing.assert_allclose(compiled_model(data), model(data).detach(), rtol=1e-5, atol=1e-6)
+    assert compiled_model.report.verified.startswith("as PyTorch computes it")
+    assert tvm_dnnl.from_file(path).functions
+    with pytest.raises(TypeError, match="shape is for ONNX models"):
+        tvm_dnnl.compile(path, shape={"x": (2, 4)})
+
+
 def test_import_without_the_package_onnx():
     """The wheel does not require it."""
     program = (

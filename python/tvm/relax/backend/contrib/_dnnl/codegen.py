@@ -59,9 +59,14 @@ def _run_codegen(mod: tvm.IRModule) -> tvm.IRModule:
 
     It imports that of CUTLASS, which takes longer than the rest.
     """
-    names = {
-        str(func.attrs["Codegen"]) for func in mod.functions.values() if "Codegen" in func.attrs
-    }
+    # It looks for partitions in entry functions only, and a private one may call some, too, such as
+    # a branch that an importer made a function.
+    entries, names = [], set()
+    for var, func in mod.functions.items():
+        if "Codegen" in func.attrs:
+            names.add(str(func.attrs["Codegen"]))
+        elif isinstance(func, relax.Function):
+            entries.append(var.name_hint)
     if names <= {COMPILER}:
-        return tvm.get_global_func("relax.transform.RunCodegen")(None, [])(mod)
-    return relax.transform.RunCodegen()(mod)
+        return tvm.get_global_func("relax.transform.RunCodegen")(None, entries)(mod)
+    return relax.transform.RunCodegen(entry_functions=entries)(mod)

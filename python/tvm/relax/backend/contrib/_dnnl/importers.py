@@ -19,11 +19,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import tvm
 from tvm.contrib.onednn import compiler_lock
+from tvm.contrib.onednn.compiled_model import check_onnx_only
 from tvm.contrib.onednn.frontend.prepare import Shape, prepare
 from tvm.contrib.onednn.verify.check import Source
 
@@ -107,6 +108,117 @@ def from_exported_program(program) -> tvm.IRModule:
     from tvm_dnnl._frontend.torch.program import import_program  # requires the package torch
 
     return import_program(program)
+
+
+@compiler_lock.entry("import a TFLite model")
+def from_tflite(
+    model: str | os.PathLike | bytes, shape: Mapping[str, Sequence[int]] | None = None
+) -> tvm.IRModule:
+    """Import a TFLite model, also with shapes and weights that TVM's importer does not support.
+
+    Operators on constants and on shapes are computed. Weights of dynamic-range quantization, which
+    an operator in float32 reads, are converted to float32.
+
+    Parameters
+    ----------
+    model : str | os.PathLike | bytes | tflite.Model
+        The file, its contents, or the parsed model.
+    shape : Mapping[str, Sequence[int]] | None
+        Shapes of inputs by name. The others are those of the file, in which an unknown size is 1.
+
+    Returns
+    -------
+    mod : tvm.IRModule
+        The module, whose weights are constants.
+
+    Raises
+    ------
+    ImportError
+        The package `tflite` is not installed.
+    OSError
+        The file cannot be read.
+    ValueError
+        The file is not a TFLite model; or an operator cannot be imported, which the message names;
+        or `shape` names an input that the model does not have, or does not fit it.
+    tvm.error.OpNotImplemented
+        Operators of the model have no converter, such as custom ones and variables.
+    """
+    from tvm_dnnl._frontend.tflite.program import import_model  # requires the package tflite
+
+    return import_model(model, shape)
+
+
+def from_file(
+    path: str | os.PathLike,
+    shape: Mapping[str, Shape] | None = None,
+    constants: Mapping[str, object] | None = None,
+) -> tvm.IRModule:
+    """Import a file: an ONNX model, a TFLite model, or a program of `torch.export` (`.pt2`).
+
+    The contents tell which it is.
+
+    Parameters
+    ----------
+    path : str | os.PathLike
+        The file.
+    shape, constants : Mapping | None
+        As for `from_onnx`; a TFLite model has no constants, and a program neither.
+
+    Returns
+    -------
+    mod : tvm.IRModule
+        The module, whose weights are constants.
+
+    Raises
+    ------
+    ImportError, OSError, TypeError, ValueError, tvm.error.OpNotImplemented
+        As for `from_onnx`, `from_tflite` and `from_exported_program`.
+    """
+    return imported(*opened(os.fspath(path), shape, constants))
+
+
+def is_program(model) -> bool:
+    """Tell whether a model is a program of `torch.export`, without importing PyTorch."""
+    return type(model).__name__ == "ExportedProgram"
+
+
+def imported(model, shape, constants) -> tvm.IRModule:
+    """Return the module that a model, which may be one, is imported to."""
+    check_arguments(model, shape, constants)
+    if isinstance(model, tvm.IRModule):
+        return model
+    return from_exported_program(model) if is_program(model) else from_onnx(model, shape, constants)
+
+
+def check_arguments(model, shape, constants) -> None:
+    """Raise TypeError for arguments that a model does not have."""
+    if isinstance(model, tvm.IRModule) or is_program(model):
+        check_onnx_only(shape, constants)
+
+
+def opened(model, shape=None, constants=None):
+    """Return what a file holds: a program of PyTorch, or the module of a TFLite model.
+
+    An ONNX model, which may be a file, is returned as it is, and `None` for arguments that the
+    module already has.
+
+    Returns
+    -------
+    model, shape, constants : tuple
+    """
+    if not isinstance(model, (str, os.PathLike)):
+        return model, shape, constants
+    with open(model, "rb") as file:
+        begin = file.read(8)
+    if begin[4:] == b"TFL3":
+        if constants:
+            raise TypeError("constants is for ONNX models")
+        return from_tflite(model, shape), None, None
+    if begin.startswith(b"PK"):
+        import torch
+
+        return torch.export.load(os.fspath(model)), shape, constants
+    return model, shape, constants
 
 
 def program_source(program, run: Callable, inputs) -> Source:

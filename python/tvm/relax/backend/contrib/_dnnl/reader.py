@@ -19,7 +19,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from types import SimpleNamespace
 from typing import NamedTuple
 
@@ -28,7 +28,9 @@ import tvm
 from tvm import relax
 from tvm.contrib.onednn.ir.graph import Graph
 from tvm.contrib.onednn.ir.node import CALL, CONSTANT, FIELD, INPUT, NATIVE, TUPLE, Node, Origin
+from tvm.contrib.onednn.ir.numpy_types import UndefinedResult
 from tvm.contrib.onednn.ir.op_view import NoTensor, Tensor, Value
+from tvm.contrib.onednn.ops.evaluate import evaluate
 from tvm.contrib.onednn.ops.rules import EXCLUDED
 from tvm.contrib.onednn.ops.table import TABLE
 from tvm.contrib.onednn.ops.tensors import MOST_FILLED
@@ -336,6 +338,32 @@ def known_value(call: relax.Call) -> np.ndarray | None:
         known = [None] if dims is None else [number(dim) for dim in dims]
         return None if None in known else np.array(known)
     return None
+
+
+def constant_results(build: Callable[[relax.BlockBuilder], relax.Expr]) -> list | None:
+    """Return the values of what a function without parameters returns, one for each field.
+
+    Parameters
+    ----------
+    build : Callable
+        Emits the function's ops by a builder, and returns what it returns.
+
+    Returns
+    -------
+    values : list[numpy.ndarray] | None
+        None if an op has no numpy definition, or no result for these values.
+    """
+    builder = relax.BlockBuilder()
+    with builder.function("main", []):
+        with builder.dataflow():
+            result = builder.emit_output(build(builder))
+        builder.emit_func_output(result)
+    mod = builder.get()
+    try:
+        (value,) = evaluate(RelaxGraph(mod, mod["main"]), [])
+    except (ValueError, UndefinedResult):
+        return None
+    return value if isinstance(value, list) else [value]
 
 
 def _check_types(operands: list[Node], type_: Value) -> None:

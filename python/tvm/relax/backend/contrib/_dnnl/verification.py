@@ -23,7 +23,7 @@ from collections.abc import Callable, Mapping
 import tvm
 from tvm import relax
 from tvm.contrib.onednn import progress
-from tvm.contrib.onednn.compiled_model import CompiledModel, check_onnx_only, flat
+from tvm.contrib.onednn.compiled_model import CompiledModel, flat
 from tvm.contrib.onednn.frontend import prepare
 from tvm.contrib.onednn.ir.node import INPUT
 from tvm.contrib.onednn.options import precision_of
@@ -34,7 +34,7 @@ from tvm.contrib.onednn.verify.onnx_source import OnnxSource
 from tvm.contrib.onednn.verify.table import Verification, errors
 
 from . import compiled
-from .importers import from_exported_program, from_onnx, program_source
+from .importers import check_arguments, from_onnx, imported, is_program, program_source
 from .reader import RelaxGraph
 
 
@@ -49,11 +49,6 @@ def is_wanted(verify: bool | None, model) -> bool:
     return is_flag_set(verify, default=is_program(model))
 
 
-def is_program(model) -> bool:
-    """Tell whether a model is a program of `torch.export`, without importing PyTorch."""
-    return type(model).__name__ == "ExportedProgram"
-
-
 def referenced(model, reference: str | None, shape, constants):
     """Return what to compare a model with: itself, or the module that it is imported to.
 
@@ -65,21 +60,8 @@ def referenced(model, reference: str | None, shape, constants):
     check_reference(reference, isinstance(model, tvm.IRModule))
     if reference == "numpy":
         return imported(model, shape, constants)
-    _check_arguments(model, shape, constants)
+    check_arguments(model, shape, constants)
     return model
-
-
-def imported(model, shape, constants) -> tvm.IRModule:
-    """Return the module that a model, which may be one, is imported to."""
-    _check_arguments(model, shape, constants)
-    if isinstance(model, tvm.IRModule):
-        return model
-    return from_exported_program(model) if is_program(model) else from_onnx(model, shape, constants)
-
-
-def _check_arguments(model, shape, constants) -> None:
-    if isinstance(model, tvm.IRModule) or is_program(model):
-        check_onnx_only(shape, constants)
 
 
 def verify(
