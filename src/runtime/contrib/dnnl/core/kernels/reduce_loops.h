@@ -25,6 +25,7 @@
 #define TVM_RUNTIME_CONTRIB_DNNL_CORE_KERNELS_REDUCE_LOOPS_H_
 
 #include <cstdint>
+#include <type_traits>
 
 #include "reduce_ops.h"
 #include "vectors.h"
@@ -180,12 +181,31 @@ DNNL_INLINE float Joined(const T* values, int64_t count) {
   return lanes[0];
 }
 
+/*! \brief The product of neighbors, in float64: roundings of float32 would add up. */
+template <typename T>
+DNNL_INLINE double ProductOf(const T* values, int64_t count) {
+  double own[kLanes];
+  for (double& each : own) each = 1;
+  int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    DNNL_UNROLL
+    for (int k = 0; k < kLanes; ++k) own[k] *= ValueOf(values[i + k]);
+  }
+  for (; i < count; ++i) own[0] *= ValueOf(values[i]);
+  for (int k = 1; k < kLanes; ++k) own[0] *= own[k];
+  return own[0];
+}
+
 /*! \brief The same for columns whose rows are contiguous. */
 template <typename Op, typename T>
 DNNL_INLINE void JoinContiguous(const T* src, const Matrix& matrix) {
   // Each lane and the tail add up to half of kTerms, and the rest is to join them.
   constexpr int64_t kLongest = kTerms / 2 * kRowVectors * kLanes;
   for (int64_t j = 0; j < matrix.columns; ++j, src += matrix.column_stride) {
+    if constexpr (std::is_same_v<Op, ProdOp>) {
+      matrix.sums[j] *= ProductOf(src, matrix.rows);
+      continue;
+    }
     for (int64_t k = 0; k < matrix.rows; k += kLongest) {
       const int64_t count = matrix.rows - k < kLongest ? matrix.rows - k : kLongest;
       matrix.sums[j] = Op::template Join<double>(matrix.sums[j], Joined<Op>(src + k, count));
