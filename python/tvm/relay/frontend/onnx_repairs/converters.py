@@ -278,6 +278,12 @@ def _roi_align(default, name, convert, inputs, attrs, params):
     mode = attrs.get("coordinate_transformation_mode", default)
     if mode in (b"half_pixel", "half_pixel"):
         refuse(name, attrs, "coordinate_transformation_mode=half_pixel")
+    # TVM needs the channels and, to bound the number of samples, height and width.
+    _, channels, *sides = infer_shape(inputs[0])
+    if not isinstance(channels, int):
+        refuse(name, attrs, "an image of an open number of channels")
+    if attrs.get("sampling_ratio", 0) <= 0 and not all(isinstance(n, int) for n in sides):
+        refuse(name, attrs, "sampling_ratio=0 with an image of open size")
     return convert(inputs, attrs, params)
 
 

@@ -58,11 +58,11 @@ def test_ceil_mode_leaves_out_windows_behind_the_image(op, combine, pads, stride
     np.testing.assert_allclose(got, pooled(x, [3, 3], strides, pads, combine), rtol=1e-5, atol=1e-6)
 
 
-def refused(op, reason, outputs=1, constants=(), **attrs):
+def refused(op, reason, outputs=1, constants=(), dims=("n", 3, "h", "w"), **attrs):
     """Check the message about a node with an image of open size."""
     names = [f"y{k}" for k in range(outputs)]
     node = helper.make_node(op, ["x", *dict(constants)], names, name="the node", **attrs)
-    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 3, "h", "w"])
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, dims)
     infos = [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in constants]
     results_ = [helper.make_empty_tensor_value_info(name) for name in names]
     graph = helper.make_graph([node], "model", [x, *infos], results_)
@@ -78,6 +78,29 @@ def test_refused():
     refused("AveragePool", "auto_pad=SAME_UPPER", auto_pad="SAME_UPPER", **window)
     weight = [("w", [4, 3, 3, 3])]
     refused("Conv", "auto_pad=SAME_LOWER", constants=weight, auto_pad="SAME_LOWER", strides=[2, 2])
+    regions = dict(
+        constants=[("rois", [5, 4]), ("batch", [5])],
+        coordinate_transformation_mode="output_half_pixel",
+        output_height=2,
+    )
+    refused("RoiAlign", "sampling_ratio=0 with", **regions)
+    refused("RoiAlign", "an image of an open number", dims=[1, "c", 8, 8], **regions)
+
+
+def test_roi_align_of_open_sizes():
+    """Means over regions of several images; a linear image gives its value at each center."""
+    x = np.arange(2 * 3 * 16 * 16, dtype="float32").reshape(2, 3, 16, 16)
+    rois = np.array([[0, 0, 8, 8], [3, 2, 11, 6]], "float32")
+    attrs = dict(output_height=2, output_width=2, sampling_ratio=2)
+    attrs.update(coordinate_transformation_mode="output_half_pixel")
+    node = helper.make_node("RoiAlign", ["x", "rois", "batch"], ["y"], **attrs)
+    inputs = {"x": x, "rois": rois, "batch": np.array([1, 0])}
+    got = results([node], inputs, dims={"x": ("b", 3, "h", "w"), "rois": ("n", 4), "batch": ("n",)})
+    for region, image, (left, top, right, bottom) in zip(got, (1, 0), rois):
+        rows = top + (bottom - top) * np.array([0.25, 0.75])
+        columns = left + (right - left) * np.array([0.25, 0.75])
+        expected = x[image, :, :1, :1] + 16 * rows[:, None] + columns
+        np.testing.assert_allclose(region, expected, rtol=1e-6)
 
 
 @pytest.mark.parametrize("op", ["ReduceSum", "ReduceMean", "ReduceL1"])
