@@ -29,7 +29,7 @@ from tvm.contrib.onednn.partition.units import Units
 from scripts.files import write_atomically
 
 # Of each op, and the seeds that are tried for them.
-COUNT, TRIES = 2, 200
+COUNT, TRIES = 1, 200
 # The tests run each node some hundred times, damaged.
 MOST_ELEMENTS = 4096
 # The post-ops of a kernel.
