@@ -21,9 +21,11 @@ from __future__ import annotations
 import itertools
 
 from tvm import relax, tirx
+from tvm.contrib.onednn.ir.dim import divided
 
 from .read_op import Composed, ReadOp, Row, plain, tuple_argument
-from .reading import Analyzer, UnsupportedOp, axes_of, dims, is_same, number, sizes
+from .reading import UnsupportedOp, axes_of, dims, is_same, number, sizes
+from .types import size_from
 
 
 def _reshape(call: relax.Call) -> ReadOp:
@@ -60,7 +62,7 @@ def _ones(longer: list, shorter: list) -> list[int] | None:
     """Return which dimensions of one the longer of two shapes has more, if it differs by these."""
     rest, axes = list(shorter), []
     for axis, dim in enumerate(longer):
-        if rest and Analyzer().can_prove_equal(dim, rest[0]):
+        if rest and size_from(dim) == size_from(rest[0]):
             rest.pop(0)
         elif number(dim) == 1:
             axes.append(axis)
@@ -105,7 +107,7 @@ def _split(call: relax.Call) -> ReadOp:
         given = 1
     elif isinstance(given, list):
         raise UnsupportedOp(f"a part may be empty: the size along axis {axis} is open")
-    elif not Analyzer().can_prove_equal(tirx.floormod(size, given), 0):
+    elif divided(size_from(size), given) is None:
         raise UnsupportedOp(
             f"{given} parts may be of unequal sizes: the size along axis {axis} is open"
         )

@@ -23,8 +23,7 @@ import math
 from tvm import relax, te, tirx
 from tvm.relax.frontend.onnx.onnx_frontend import OnnxOpConverter
 
-from .attention_parts import (
-    Node,
+from ..attention_parts import (
     attend,
     is_equal,
     is_less,
@@ -33,6 +32,7 @@ from .attention_parts import (
     split_heads,
     with_past,
 )
+from .node import Node
 
 
 def _padding_mask(node: Node, mask, batch, queries, keys, value: float, dtype: str):

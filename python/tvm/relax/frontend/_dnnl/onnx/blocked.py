@@ -22,8 +22,8 @@ import numpy as np
 from tvm import relax
 from tvm.relax.frontend.onnx import onnx_frontend
 
+from ..attention_parts import is_equal
 from ..backend import is_constant, value_of
-from .attention_parts import is_equal
 from .quantized_node import QuantizedNode
 
 

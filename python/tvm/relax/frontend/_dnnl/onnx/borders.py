@@ -25,7 +25,7 @@ from tvm import relax, te, tirx
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from ..backend import is_constant, value_of
-from .attention_parts import Node
+from .node import Node
 
 
 class Expand(onnx_frontend.Expand):

@@ -21,9 +21,7 @@ from __future__ import annotations
 from tvm import relax, te, tirx
 from tvm.relax.frontend.onnx.onnx_frontend import OnnxOpConverter
 
-from ..backend import number
-from .attention_parts import (
-    Node,
+from ..attention_parts import (
     attend,
     hidden,
     lowest,
@@ -32,6 +30,8 @@ from .attention_parts import (
     split_heads,
     with_past,
 )
+from ..backend import number
+from .node import Node
 from .rotary import counted, factors_of, rotate, rows_of
 
 

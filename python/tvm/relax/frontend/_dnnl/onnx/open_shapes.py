@@ -31,7 +31,8 @@ from tvm import relax, tirx
 from tvm.contrib.onednn.frontend import unrolled_layers
 from tvm.contrib.onednn.frontend.protobuf import fixed_size
 
-from ..backend import ATTR, Analyzer, Record, is_constant, size_from, value_of
+from ..attention_parts import is_equal
+from ..backend import ATTR, Record, is_constant, size_from, value_of
 from .attributes import refuse_unread
 from .branches import BranchImporter
 from .quiet import QuietImporter
@@ -266,7 +267,7 @@ class OpenShapeImporter(BranchImporter):
         types = [each.ty for each in inputs]
         if any(not isinstance(each, relax.TensorType) or each.shape is None for each in types):
             return inputs
-        rank, analyzer = max(each.ty.ndim for each in inputs), Analyzer()
+        rank = max(each.ty.ndim for each in inputs)
         result: list = [None] * rank
         for each in inputs:
             for axis, size in enumerate(each.ty.shape, rank - each.ty.ndim):
@@ -281,7 +282,7 @@ class OpenShapeImporter(BranchImporter):
                 for axis, size in enumerate(old, rank - len(old))
             ]
             new = [self._equal_size(*pair) for pair in zip(old, new)]
-            is_same = all(analyzer.can_prove_equal(*pair) for pair in zip(old, new))
+            is_same = all(map(is_equal, old, new))
             aligned.append(each if is_same else self._cast(each, new))
         return aligned
 
@@ -299,9 +300,8 @@ class OpenShapeImporter(BranchImporter):
             result = [a[-3 - inner[0]], b[-3 - inner[1]]]
             self._equalize(result, new[2], [(k, k) for k in range(-min(len(new[2]), 2), 0)])
             a[-3 - inner[0]], b[-3 - inner[1]] = result
-        analyzer = Analyzer()
         for k, (each, sizes) in enumerate(zip(inputs, new)):
-            if not all(map(analyzer.can_prove_equal, each.ty.shape, sizes)):
+            if not all(map(is_equal, each.ty.shape, sizes)):
                 inputs[k] = self._cast(each, sizes)
         return inputs
 

@@ -23,7 +23,7 @@ from tvm import relax, tirx
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from ..backend import is_constant, value_of
-from .attention_parts import Node
+from .node import Node
 
 
 def _extremum(name: str, of_none: float) -> type:

@@ -21,7 +21,8 @@ from __future__ import annotations
 from tvm import relax, te
 from tvm.relax.frontend.onnx.onnx_frontend import OnnxOpConverter
 
-from .attention_parts import HEADS_FIRST, Node
+from ..attention_parts import HEADS_FIRST
+from .node import Node
 
 
 def factors_of(node: Node, cos, sin, is_interleaved: bool):

@@ -23,8 +23,9 @@ from tvm import relax
 from tvm.relax.frontend.onnx import onnx_frontend
 from tvm.relax.frontend.onnx.onnx_frontend import OnnxOpConverter
 
+from ..attention_parts import is_equal
 from ..backend import number
-from .attention_parts import Node, is_equal
+from .node import Node
 from .rotary import counted
 
 

@@ -23,8 +23,8 @@ import math
 import numpy as np
 from tvm import relax
 
+from ..attention_parts import Emitter, attend, position_mask
 from ..backend import is_constant, value_of
-from ..onnx.attention_parts import Node, attend, position_mask
 from .graphs import argument
 
 
@@ -36,7 +36,7 @@ def _attention(node, importer):
     bias = None if mask is None else importer.env[mask]
     if argument(node, "dropout_p"):
         raise ValueError(f"{node.name}: dropout_p={argument(node, 'dropout_p')}; export in eval()")
-    attention = Node(str(node.name), importer.block_builder, {})
+    attention = Emitter(str(node.name), importer.block_builder)
     result = [*attention.shape(query)[:-1], attention.shape(value)[-1]]
     if bias is not None:
         bias = _with_four_dims(attention, bias, len(result), result[:-3])
@@ -60,7 +60,7 @@ def _attention(node, importer):
     return attention.reshape(out, result)
 
 
-def _with_four_dims(attention: Node, x, rank: int, batches=None):
+def _with_four_dims(attention: Emitter, x, rank: int, batches=None):
     """Return (batch, heads, length, size) for an operand of an attention of a rank.
 
     Dimensions that are not there are batches and heads of one; several batches are one dimension.

@@ -28,48 +28,28 @@ import numpy as np
 import tvm
 from tvm import relax, te, tirx
 
-from ..backend import Analyzer, Constant, UnsupportedOp, dims, number, value_of
-from .attributes import refuse
+from .backend import Analyzer, Constant, UnsupportedOp, dims, number, size_from, value_of
 
 HEADS_FIRST = [0, 2, 1, 3]
 
 
-class Node:
-    """An ONNX node that is converted: emits ops, and reads shapes.
+class Emitter:
+    """Emits the ops that an op of a model is converted to, and reads shapes.
 
     Parameters
     ----------
     op : str
-        The ONNX op.
+        What errors call the op.
     bb : relax.BlockBuilder
         Where ops are emitted.
-    attr : dict
-        The attributes, as the importer passes these.
     """
 
-    def __init__(self, op: str, bb: relax.BlockBuilder, attr: dict):
-        self.op, self.emit, self.attr, self._builder = op, bb.emit, attr, bb
-
-    @property
-    def num_outputs(self) -> int:
-        """Outputs of the node, including unnamed ones before a named one."""
-        return self.attr["tvm_custom"]["num_outputs"]
+    def __init__(self, op: str, bb: relax.BlockBuilder):
+        self.op, self.emit, self._builder = op, bb.emit, bb
 
     def refuse(self, reason: str):
-        """Raise the error of a node that cannot be imported."""
-        refuse(self.op, self.attr, reason)
-
-    def refuse_attrs(self, **neutral):
-        """Refuse attributes with another value than the neutral one."""
-        for name, value in neutral.items():
-            if self.attr.get(name, value) != value:
-                self.refuse(f"{name}={self.attr[name]}")
-
-    def refuse_inputs(self, inputs, **positions: int):
-        """Refuse inputs that are given."""
-        for name, position in positions.items():
-            if inputs[position] is not None:
-                self.refuse(f"the input {name}")
+        """Raise the error of an op that cannot be imported."""
+        raise UnsupportedOp(f"{self.op}: {reason} cannot be imported")
 
     def shape(self, x) -> list:
         """Return the dimensions of a tensor; known ones are integers."""
@@ -143,14 +123,10 @@ class Node:
         count = sections if isinstance(sections, int) else len(sections) + 1
         return [self.emit(relax.TupleGetItem(parts, k)) for k in range(count)]
 
-    def outputs(self, *values):
-        """Return as many outputs as the node has."""
-        return values[0] if self.num_outputs == 1 else relax.Tuple(values[: self.num_outputs])
-
 
 def is_equal(left, right) -> bool:
     """Whether two dimensions are provably equal."""
-    return bool(Analyzer().can_prove_equal(left, right))
+    return size_from(left) == size_from(right)
 
 
 def is_less(left, right) -> bool:
@@ -158,7 +134,7 @@ def is_less(left, right) -> bool:
     return bool(Analyzer().can_prove(left < right))
 
 
-def split_heads(node: Node, x, heads: int):
+def split_heads(node: Emitter, x, heads: int):
     """Return (batch, length, heads * size) as (batch, heads, length, size)."""
     batch, length, hidden = node.shape(x)
     size = node.static(hidden, "a hidden size")
@@ -168,13 +144,13 @@ def split_heads(node: Node, x, heads: int):
     return node.transpose(x, HEADS_FIRST)
 
 
-def merge_heads(node: Node, x):
+def merge_heads(node: Emitter, x):
     """Return (batch, heads, length, size) as (batch, length, heads * size)."""
     batch, heads, length, size = node.shape(x)
     return node.reshape(node.transpose(x, HEADS_FIRST), [batch, length, heads * size])
 
 
-def with_past(node: Node, past, x, length, what: str):
+def with_past(node: Emitter, past, x, length, what: str):
     """Append the keys or values of new positions to those of the past, if there is one."""
     if past is None:
         return x
@@ -189,7 +165,7 @@ def lowest(dtype: str) -> float:
 
 
 def position_mask(
-    node: Node,
+    node: Emitter,
     queries,
     keys,
     offset,
@@ -240,7 +216,7 @@ def hidden(distance, dtype: str, before: int | None, after: int | None, value: f
     return tirx.Select(tirx.any(*conditions), tirx.const(value, dtype), tirx.const(0.0, dtype))
 
 
-def _zero_if_hidden(node: Node, scores, weights):
+def _zero_if_hidden(node: Emitter, scores, weights):
     """Return zeros in place of the weights of a query whose scores are all -inf.
 
     In the form that `tvm.contrib.onednn.rewrites.softmax_guards` makes part of the attention.
@@ -254,7 +230,7 @@ def _zero_if_hidden(node: Node, scores, weights):
 
 
 def attend(
-    node: Node,
+    node: Emitter,
     query,
     key,
     value,
