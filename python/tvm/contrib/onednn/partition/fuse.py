@@ -94,17 +94,9 @@ class Fused:
     def grow(self, used: set[Node]) -> None:
         """Take in user after user while each is the only one and can be a post-op."""
         while len(self.chain) <= MAX_POST_OPS:
-            last = self.chain[-1]
-            user = only_user(last)
-            if user is None or user in used:
+            user = only_user(self.chain[-1])
+            if user is None or user in used or not self._append(user):
                 break
-            part = None
-            if not self._is_unnamed(last, user):
-                part = self._part(last, user)
-                if part is None:
-                    break
-            self.chain.append(user)
-            self.parts.append(part)
         self._drop_unnamed()
         if self.root_spec.reads_int8 == "data" and self.parts[-1] != "quantize":
             # Alone, such an op reads what it writes.
@@ -114,12 +106,23 @@ class Fused:
     def extend(self, calls: Iterable[Node]) -> None:
         """Take in calls as someone's pattern has them, whether or not `grow` would."""
         for call in calls:
-            last = self.chain[-1]
-            part = None
-            if not self._is_unnamed(last, call):
-                part = self._part(last, call) or str(call.name).split(".")[-1]
-            self.chain.append(call)
-            self.parts.append(part)
+            self._append(call, str(call.name).split(".")[-1])
+
+    def _append(self, user: Node, otherwise: str | None = None) -> bool:
+        """Add a user of the last op to the chain, with its part of the name.
+
+        One that cannot be fused is added under the name `otherwise`, or not at all, which returns
+        False.
+        """
+        last = self.chain[-1]
+        part = None
+        if not self._is_unnamed(last, user):
+            part = self._part(last, user) or otherwise
+            if part is None:
+                return False
+        self.chain.append(user)
+        self.parts.append(part)
+        return True
 
     def shorten(self) -> None:
         """Drop post-ops from the end until the composite is not one that stays on TVM."""
