@@ -28,6 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 
@@ -121,7 +122,7 @@ class Graph:
         attrs
             All attributes of the op.
         """
-        namespace: object = SimpleNamespace(**attrs)
+        namespace: Any = SimpleNamespace(**attrs)
         if type_ is None:
             namespace = attributes_of(name, namespace)
             type_ = infer(name, [operand.type for operand in operands], namespace)
@@ -144,7 +145,7 @@ class Graph:
 
     def tuple(self, operands: Sequence[Node], like: Node) -> Node:
         """Make a tuple of tensors."""
-        types = tuple(operand.type for operand in operands)
+        types = tuple(operand.tensor for operand in operands)
         return self._made(Node(TUPLE, None, operands, types, None, like.scope), like)
 
     def field_of(self, node: Node, index: int) -> Node:
@@ -152,7 +153,7 @@ class Graph:
         if node.kind == TUPLE:
             return node.operands[index]
         attrs = SimpleNamespace(index=index)
-        return self._made(Node(FIELD, None, [node], node.type[index], attrs, node.scope), node)
+        return self._made(Node(FIELD, None, [node], node.results[index], attrs, node.scope), node)
 
     def _made(self, node: Node, like: Node) -> Node:
         self._is_sorted = False
@@ -259,7 +260,7 @@ class Graph:
             assert node.index == i, f"{node} is not number {i}"
             assert node.current is node, f"{node} is read, but {node.current} is in its place"
             for operand in node.operands:
-                assert operand.is_live and operand.index < i, f"{node} reads {operand} too early"
+                assert operand.is_live and operand.number < i, f"{node} reads {operand} too early"
                 assert operand.users.count(node) == node.operands.count(
                     operand
                 ), f"{operand} does not know that {node} reads it"
@@ -278,7 +279,7 @@ def _last_number(node: Node) -> int:
     while stack:
         each = stack.pop()
         if each.is_live:
-            last = max(last, each.index)
+            last = max(last, each.number)
             continue
         new = [operand for operand in each.operands if operand not in seen]
         seen.update(new)
@@ -288,12 +289,12 @@ def _last_number(node: Node) -> int:
 
 def _readers_below(new: Node, old: Node, is_numbered: bool) -> set[Node]:
     """Return the nodes that `new` is computed from, itself included, and that may read `old`."""
-    first = old.index if old.is_live and is_numbered else -1
+    first = old.number if old.is_live and is_numbered else -1
     seen, stack = {new}, [new]
     while stack:
         for operand in stack.pop().operands:
             # A node with a smaller number does not read `old`.
-            is_before = operand.is_live and operand.index < first
+            is_before = operand.is_live and operand.number < first
             if operand is not old and operand not in seen and not is_before:
                 seen.add(operand)
                 stack.append(operand)

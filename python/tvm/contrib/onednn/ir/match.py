@@ -80,9 +80,9 @@ def only_user(node: Node) -> Node | None:
 
 def scalar_of(node: Node) -> float | None:
     """Return the value of a constant of one finite floating-point number, else None."""
-    if node.kind != CONSTANT or math.prod(node.type.shape) != 1:
+    if node.kind != CONSTANT or any(dim != 1 for dim in node.tensor.shape):
         return None
-    if node.type.dtype not in ("float32", "float64", "float16", "bfloat16"):
+    if node.tensor.dtype not in ("float32", "float64", "float16", "bfloat16"):
         return None
     value = float(node.value.reshape(()))
     return value if math.isfinite(value) else None

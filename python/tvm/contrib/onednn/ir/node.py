@@ -27,7 +27,7 @@ import numpy as np
 from .dim import is_same
 from .numpy_types import rounded
 from .op import row_of
-from .op_view import NoTensor, OpView, Tensor, Value
+from .op_view import NoTensor, OpView, Tensor, Value, tensor_of
 
 CALL, TUPLE, FIELD, CONSTANT, INPUT, NATIVE = (
     "call",
@@ -116,12 +116,18 @@ class Node(OpView):
         attrs: SimpleNamespace | Callable[[], SimpleNamespace] | None = None,
         scope: int = 0,
     ):
-        self.kind, self.name, self.scope = kind, name, scope
+        self.kind, self.scope = kind, scope
+        # None for what no rule is asked about.
+        self.name: Any = name
         self.operands: list[Node] = list(operands)
-        self._type, self._attrs = type_, attrs
+        self._attrs = attrs
         self.compute_type: Callable[[], Value] | None = None
+        # What an IR knows is asked for when it is needed.
+        self._type: Value = NoTensor("unknown")
         if callable(type_):
-            self._type, self.compute_type = None, type_
+            self.compute_type = type_
+        else:
+            self._type = type_
         self._arg_names: Sequence[str] = ()
         self.users: list[Node] = []
         self.origin: Origin | None = None
@@ -146,6 +152,17 @@ class Node(OpView):
         if self.compute_type is not None:
             self._type, self.compute_type = self.compute_type(), None
         return self._type
+
+    @property
+    def tensor(self) -> Tensor:
+        """The tensor that the node computes.
+
+        Raises
+        ------
+        TypeError
+            It computes a tuple, or nothing that the table knows.
+        """
+        return tensor_of(self.type)
 
     def _declared(self, given: object) -> object:
         return super()._declared(given) if self.is_call else given
@@ -235,7 +252,10 @@ class Node(OpView):
     @property
     def value(self) -> np.ndarray:
         """The value of a constant."""
-        return self.type.value
+        value = self.tensor.value
+        if value is None:
+            raise ValueError(f"{self} is no constant")
+        return value
 
     @property
     def current(self) -> Node:
@@ -269,8 +289,8 @@ def _is_computed(node: Node, depth: int) -> bool:
         # A slice of an open size is not of the table if it may be empty.
         return _is_computed(node.operands[0], depth - 1)
     return any(
-        len(operand.type.dims) == len(node.type.dims)
-        and all(map(is_same, operand.type.dims, node.type.dims))
+        len(operand.tensor.dims) == len(node.tensor.dims)
+        and all(map(is_same, operand.tensor.dims, node.tensor.dims))
         and _is_computed(operand, depth - 1)
         for operand in node.operands
     )

@@ -21,21 +21,27 @@ The graph itself is op-agnostic. The table of the ops registers its rows here wh
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 
 class Op(Protocol):
     """The row of an op, as far as a graph reads it; see `OpSchema` in `ops/schema.py`."""
 
-    heavy: bool
-    moves: str | None
+    @property
+    def heavy(self) -> bool:
+        """Whether the op is worth a partition of its own."""
+
+    @property
+    def moves(self) -> str | None:
+        """How it moves elements, if it does nothing else."""
 
     def attributes(self, given: object) -> object:
         """Return the attributes of a call as the row declares them."""
 
-    def infer(self, args: Sequence[Any], attrs: object) -> Any:
-        """Return what a call with these operands and declared attributes computes."""
+    @property
+    def infer(self) -> Callable[[Sequence[Any], Any], Any]:
+        """What a call with some operands and declared attributes computes."""
 
 
 _OPS: dict[str, Op] = {}
@@ -50,7 +56,7 @@ def row_of(name: str | None) -> Op | None:
     """Return the row of an op, None if it has none."""
     if not _OPS:
         raise RuntimeError("no op is registered: import tvm.contrib.onednn.ops.table")
-    return _OPS.get(name)
+    return None if name is None else _OPS.get(name)
 
 
 def has_row(name: str | None) -> bool:

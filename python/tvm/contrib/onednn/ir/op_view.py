@@ -129,10 +129,6 @@ class OpView:
     """
 
     name: str
-    args: Sequence[Value]
-    results: tuple[Value, ...]
-    arg_names: Sequence[str]
-    returns_tuple: bool
 
     # Whether TVM can tell the shape of the results where that is open.
     has_shape_function: bool = True
@@ -152,9 +148,29 @@ class OpView:
         arg_names: Sequence[str] | None = None,
         returns_tuple: bool = False,
     ):
-        self.name, self.args, self.results, self._attrs = name, args, results, attrs
-        self.arg_names = arg_names or [f"argument {i}" for i in range(len(args))]
-        self.returns_tuple = returns_tuple
+        self.name, self._args, self._results, self._attrs = name, args, results, attrs
+        self._names = arg_names or [f"argument {i}" for i in range(len(args))]
+        self._returns_tuple = returns_tuple
+
+    @property
+    def args(self) -> Sequence[Value]:
+        """The operands."""
+        return self._args
+
+    @property
+    def results(self) -> tuple[Value, ...]:
+        """The result, or those of an op that returns a tuple."""
+        return self._results
+
+    @property
+    def arg_names(self) -> Sequence[str]:
+        """What messages call each operand."""
+        return self._names
+
+    @property
+    def returns_tuple(self) -> bool:
+        """Whether the op returns a tuple, perhaps of one tensor."""
+        return self._returns_tuple
 
     @property
     def attrs(self) -> Any:

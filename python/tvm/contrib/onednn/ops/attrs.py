@@ -82,7 +82,9 @@ class Bool(Attr):
 class Text(Attr):
     """A name, such as a mode or a layout."""
 
-    convert = staticmethod(str)
+    @staticmethod
+    def convert(value: Any) -> str:
+        return str(value)
 
 
 class DType(Attr):
@@ -137,7 +139,8 @@ class Attributes(SimpleNamespace):
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"attribute {name} cannot be changed")
 
-    __delattr__ = None
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"attribute {name} cannot be removed")
 
 
 def declared(name: str, attrs: Iterable[Attr], given: object) -> object:

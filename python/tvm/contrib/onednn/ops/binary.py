@@ -18,11 +18,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ..ir.dim import broadcast
 from ..ir.numpy_types import Array, UndefinedResult, along
-from ..ir.op_view import OpView, Tensor
+from ..ir.op_view import OpView, Tensor, tensor_of
 from .attrs import Int
 from .draw import Call, Draw, along_axis, broadcast_operands
 from .schema import POSTS_INT8, OpSchema, binary, of_values, same_type
@@ -43,7 +45,7 @@ def binary_channel_axis(call: OpView) -> int | None:
     For vectors along another axis oneDNN has fast code in a binary primitive, but none in its
     post-ops.
     """
-    out = call.result.shape
+    out = tensor_of(call.result).shape
     for shape in (arg.shape for arg in call.args):
         padded = (1,) * (len(out) - len(shape)) + shape
         if padded != out and [axis for axis, dim in enumerate(padded) if dim != 1] == [1]:
@@ -66,7 +68,7 @@ def comparison_reason(call: OpView) -> str | None:
 
 
 def _scalar_reason(call: OpView) -> str | None:
-    return None if call.result.shape else "the result is a scalar"
+    return None if tensor_of(call.result).shape else "the result is a scalar"
 
 
 def where_reason(call: OpView) -> str | None:
@@ -110,7 +112,9 @@ def _draw_where(d: Draw) -> Call:
 
 
 _BINARY = dict(reason=binary_reason, channel_axis=binary_channel_axis)
-_COMPARISON = dict(reason=comparison_reason, infer=_comparison_type, draw=broadcast_operands)
+_COMPARISON: dict[str, Any] = dict(
+    reason=comparison_reason, infer=_comparison_type, draw=broadcast_operands
+)
 
 ROWS = [
     binary(

@@ -27,7 +27,7 @@ import numpy as np
 
 from ..ir.dim import Size
 from ..ir.numpy_types import Array, wide
-from ..ir.op_view import OpView, Tensor
+from ..ir.op_view import OpView, Tensor, tensor_of
 from .attrs import Attr, DType, Int, Ints, Text
 from .draw import Call, Draw
 from .schema import RESIDUAL_INT8, OpSchema, out_dtype, root
@@ -90,9 +90,9 @@ def conv_channel_axis(call: OpView) -> int:
 def conv_geometry(call: OpView) -> ConvGeometry:
     """Read the sizes of a convolution whose layouts and shapes are known to be accepted."""
     attrs = call.attrs
-    weight = dict(zip(attrs.kernel_layout, call.args[1].shape))
-    in_channels = call.args[0].shape[attrs.data_layout.index("C")]
-    out_channels = call.result.shape[conv_channel_axis(call)]
+    weight = dict(zip(attrs.kernel_layout, tensor_of(call.args[1]).shape))
+    in_channels = tensor_of(call.args[0]).shape[attrs.data_layout.index("C")]
+    out_channels = tensor_of(call.result).shape[conv_channel_axis(call)]
     groups = attrs.groups
     is_multiplier = (
         not is_transposed(call.name) and groups > 1 and groups == in_channels == weight["O"]
@@ -148,11 +148,13 @@ def conv_reason(call: OpView) -> str | None:
 def _channels_reason(call: OpView) -> str | None:
     """Check that groups, channels and the weight's shape agree; Relay's typing is lenient here."""
     conv = conv_geometry(call)
-    weight = call.args[1].shape
-    reason = open_reason("data", "channels", conv.in_channels, call.args[0].shape)
+    weight = tensor_of(call.args[1]).shape
+    reason = open_reason("data", "channels", conv.in_channels, tensor_of(call.args[0]).shape)
     for letter, size in zip(call.attrs.kernel_layout, weight):
         reason = reason or open_reason("weight", letter, size, weight)
-    reason = reason or open_reason("result", "channels", conv.out_channels, call.result.shape)
+    reason = reason or open_reason(
+        "result", "channels", conv.out_channels, tensor_of(call.result).shape
+    )
     if reason:
         return reason
     if conv.groups < 1:
@@ -193,9 +195,9 @@ def conv_flops(call: OpView) -> int:
     Of a transposed convolution, for each element of the result that a value goes to.
     """
     layout, groups = call.attrs.data_layout, call.attrs.groups
-    weight = zip(call.attrs.kernel_layout, call.args[1].shape)
+    weight = zip(call.attrs.kernel_layout, tensor_of(call.args[1]).shape)
     window = math.prod(size for letter, size in weight if letter in SPATIAL)
-    data, result = call.args[0].shape, call.result.shape
+    data, result = tensor_of(call.args[0]).shape, tensor_of(call.result).shape
     one, other = (data, result) if is_transposed(call.name) else (result, data)
     return 2 * known_product(one) * other[layout.index("C")] // groups * window
 

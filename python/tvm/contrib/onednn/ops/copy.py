@@ -23,7 +23,7 @@ import numpy as np
 from .. import cpu
 from ..ir.dim import Dim, Size, is_same
 from ..ir.numpy_types import Array, UndefinedResult
-from ..ir.op_view import OpView, Tensor
+from ..ir.op_view import OpView, Tensor, tensor_of
 from .attrs import Int, Ints, Pairs, Text
 from .draw import SIZES, Call, Draw
 from .schema import copy
@@ -39,7 +39,7 @@ def concat_reason(call: OpView) -> str | None:
         return "the tuple of tensors is the result of another call"
     axis = call.attrs.axis
     # Along its own axis a stack has as many as there are tensors.
-    is_open = call.result.shape[axis] is None
+    is_open = tensor_of(call.result).shape[axis] is None
     filled = []
     for i, field in enumerate(call.args[0]):
         reason = tensor_reason(f"tensor {i}", field, 1, VIEWED)
@@ -68,7 +68,7 @@ def pad_reason(call: OpView) -> str | None:
     lines = sum(map(sum, widths))
     if mode != "constant" and lines > MAX_LINES:
         return f"pad_mode={mode} copies {lines} lines one by one; more than {MAX_LINES} are slow"
-    dims = call.args[0].shape
+    dims = tensor_of(call.args[0]).shape
     if mode == "reflect" and any(dim and max(width) >= dim for dim, width in zip(dims, widths)):
         return "pad_width is too large for the reflected data"
     data, value = call.args
@@ -99,6 +99,7 @@ def broadcast_to_reason(call: OpView) -> str | None:
     reason = reason or tensor_reason("result", result, dtypes=VIEWED)
     if reason:
         return reason
+    result = tensor_of(result)
     missing = len(result.dims) - len(data.dims)
     for axis, size in enumerate(result.dims):
         own = 1 if axis < missing else data.dims[axis - missing]

@@ -23,7 +23,7 @@ import math
 import numpy as np
 
 from ..ir.numpy_types import Array, along, sigmoid
-from ..ir.op_view import OpView
+from ..ir.op_view import OpView, tensor_of
 from .attrs import Float, Int
 from .draw import Call, Draw, along_axis, unary
 from .schema import FUNCTION, OpSchema, always, eltwise, of_values
@@ -55,7 +55,11 @@ def prelu_reason(call: OpView) -> str | None:
     reason = eltwise_reason(call)
     if reason:
         return reason
-    data, slopes, axis = call.args[0].shape, call.args[1].shape, call.attrs.axis
+    data, slopes, axis = (
+        tensor_of(call.args[0]).shape,
+        tensor_of(call.args[1]).shape,
+        call.attrs.axis,
+    )
     if not 0 <= axis < len(data):
         return f"axis={axis} is out of range for data of shape {text_of_shape(data)}"
     # An open size is compared at each call.
@@ -135,7 +139,8 @@ def _swish(attrs, result_type, x):
 
 def _draw_prelu(d: Draw) -> Call:
     (data, slopes), attrs = along_axis(d)
-    shape = d.choice((slopes.shape, *d.rare((1,), (1, 1), (), (slopes.size + 1,))))
+    size = len(slopes)
+    shape = d.choice(((size,), *d.rare((1,), (1, 1), (), (size + 1,))))
     return Call([data, d.values(shape)], attrs)
 
 

@@ -142,7 +142,7 @@ def sizes_of(inputs: Mapping[Node, np.ndarray]) -> dict[object, int]:
     """Return the sizes that symbols stand for, given the values of the inputs."""
     sizes: dict[object, int] = {}
     for node, value in inputs.items():
-        for dim, size in zip(node.type.dims, np.shape(value)):
+        for dim, size in zip(node.tensor.dims, np.shape(value)):
             symbol = symbol_of(dim)
             if symbol is not None:
                 sizes.setdefault(symbol.key, size)
@@ -193,9 +193,9 @@ def _input(node: Node, inputs, sizes) -> np.ndarray:
         size in (None, given) for size, given in zip(wanted, value.shape)
     )
     if not is_same:
-        raise ValueError(f"{node}: a value of the shape {value.shape} for {node.type.dims}")
-    if str(value.dtype) != node.type.dtype:
-        raise ValueError(f"{node}: a value of {value.dtype} for {node.type.dtype}")
+        raise ValueError(f"{node}: a value of the shape {value.shape} for {node.tensor.dims}")
+    if str(value.dtype) != node.tensor.dtype:
+        raise ValueError(f"{node}: a value of {value.dtype} for {node.tensor.dtype}")
     return value
 
 

@@ -25,7 +25,7 @@ import numpy as np
 from ..ir.graph import Graph
 from ..ir.match import is_op
 from ..ir.node import Node
-from ..ir.op_view import OpView
+from ..ir.op_view import OpView, tensor_of
 from .quantize import DEQUANTIZE, QUANTIZE, is_per_tensor, is_weight, parameters
 from .rules import Rules
 from .schema import OpSchema
@@ -58,7 +58,7 @@ def _is_weight(node: Node, root: Node, rules: Rules) -> bool:
     if not is_op(node, DEQUANTIZE) or rules.refusal(node) is not None:
         return False
     spec = rules.ops[root.name]
-    if is_weight(node, spec.weight_axis(root)):
+    if spec.weight_axis is not None and is_weight(node, spec.weight_axis(root)):
         return True
     return spec.reads_int8 == "weight" and is_dequantized(node, root, rules)
 
@@ -87,7 +87,7 @@ def weights_in_float32(graph: Graph, rules: Rules) -> Counter:
         data, weight = user.operands
         if not is_dequantized(data, user, rules) or reads_weight(weight, user, rules):
             continue
-        if is_op(weight, DEQUANTIZE) and weight.args[0].dtype in EIGHT_BITS:
+        if is_op(weight, DEQUANTIZE) and tensor_of(weight.args[0]).dtype in EIGHT_BITS:
             reason = _why_no_weight(weight, spec)
             texts.update([f"{user.name}: {reason}"] if reason else [])
     return texts
@@ -96,13 +96,14 @@ def weights_in_float32(graph: Graph, rules: Rules) -> Counter:
 def _why_no_weight(weight: OpView, spec: OpSchema) -> str | None:
     """Say what of a dequantized weight keeps an op from reading it in 8 bits, if it does."""
     names = ("the weight", "the scale of the weight", "the zero point of the weight")
-    unknown = [name for name, arg in zip(names, weight.args) if not arg.is_constant]
+    unknown = [name for name, arg in zip(names, weight.args) if not tensor_of(arg).is_constant]
     if unknown and spec.reads_int8 == "constant weight":
         return f"{unknown[0]} is not constant"
     if unknown:
         is_one = is_per_tensor(weight)
         return None if is_one else f"{unknown[0]} is not constant, and there are several scales"
-    if weight.args[2].value.any():
+    zero = tensor_of(weight.args[2]).value
+    if zero is not None and zero.any():
         return "the weight minus its zero point does not fit into int8"
     return "the scales of the weight are not along the axis of the output channels"
 
@@ -119,10 +120,10 @@ def goes_before_rounding(relu: Node, rules: Rules) -> bool:
     bits = dequantized.operands[0]
     if not is_op(bits, QUANTIZE) or bits.users != [dequantized]:
         return False
-    known = parameters(*dequantized.args[1:])
-    if known is None or parameters(*bits.args[1:]) != known:
+    known = parameters(*(operand.tensor for operand in dequantized.operands[1:]))
+    if known is None or parameters(*(operand.tensor for operand in bits.operands[1:])) != known:
         return False
-    limits = np.iinfo(bits.result.dtype)
+    limits = np.iinfo(tensor_of(bits.result).dtype)
     if not limits.min <= known[1] <= limits.max:
         return False
     # Ops that can be fused are fused to the relu either way.

@@ -24,7 +24,7 @@ import numpy as np
 
 from ..ir.dim import broadcast
 from ..ir.numpy_types import wide
-from ..ir.op_view import OpView, Tensor
+from ..ir.op_view import OpView, Tensor, tensor_of
 from .attrs import Bool, DType
 from .draw import Call, Draw
 from .schema import RESIDUAL_INT8, out_dtype, root
@@ -49,7 +49,7 @@ def _product_reason(call: OpView, transpose_a: bool, transpose_b: bool) -> str |
     reason = _rewritten_reason(call.attrs) or tensors_reason(call, min_rank=2)
     if reason:
         return reason
-    data, weight = call.args[0].shape, call.args[1].shape
+    data, weight = tensor_of(call.args[0]).shape, tensor_of(call.args[1]).shape
     inner = data[-2] if transpose_a else data[-1]
     reason = open_reason("data", "columns", inner, data)
     for size in weight:
@@ -83,8 +83,8 @@ def batch_matmul_reason(call: OpView) -> str | None:
 def matmul_flops(call: OpView) -> int:
     """Count two operations for each element of the row that an element of the result needs."""
     is_transposed = call.name != "nn.dense" and call.attrs.transpose_a
-    inner = call.args[0].shape[-2 if is_transposed else -1]
-    return 2 * known_product((*call.result.shape, inner))
+    inner = tensor_of(call.args[0]).shape[-2 if is_transposed else -1]
+    return 2 * known_product((*tensor_of(call.result).shape, inner))
 
 
 def scaled_matmul_weight(call: OpView, weight: np.ndarray, scale: np.ndarray) -> np.ndarray:
@@ -96,7 +96,7 @@ def scaled_matmul_weight(call: OpView, weight: np.ndarray, scale: np.ndarray) ->
 def matmul_weight_axis(call: OpView) -> int:
     """Return the axis of a matrix that has an item for each column of the result."""
     is_transposed = call.name == "nn.dense" or call.attrs.transpose_b
-    return len(call.args[1].shape) - (2 if is_transposed else 1)
+    return len(tensor_of(call.args[1]).shape) - (2 if is_transposed else 1)
 
 
 def _dense_type(args, attrs):

@@ -24,7 +24,7 @@ from collections.abc import Callable
 import numpy as np
 
 from ..ir.numpy_types import Array, along
-from ..ir.op_view import OpView, Tensor
+from ..ir.op_view import OpView, Tensor, tensor_of
 from .attrs import Bool, Float, Int, Ints, Text
 from .draw import Call, Draw
 from .reduce import axes_reason
@@ -64,7 +64,7 @@ def batch_norm_reason(call: OpView) -> str | None:
     reason = axis_reason(call)
     if reason:
         return reason
-    data = call.args[0].shape
+    data = tensor_of(call.args[0]).shape
     if len(data) < 2:
         return f"data has shape {text_of_shape(data)}; at least rank 2 is required"
     return None
@@ -75,7 +75,7 @@ def group_norm_reason(call: OpView) -> str | None:
     reason = axis_reason(call)
     if reason:
         return reason
-    data, groups = call.args[0].shape, call.attrs.num_groups
+    data, groups = tensor_of(call.args[0]).shape, call.attrs.num_groups
     channels = data[call.attrs.axis]
     reason = open_reason("data", "channels", channels, data)
     if reason:
@@ -92,7 +92,7 @@ def l2_normalize_reason(call: OpView) -> str | None:
         return reason
     if math.isnan(call.attrs.eps):
         return "eps is NaN"
-    return axes_reason(call.attrs.axis, False, call.args[0].shape)
+    return axes_reason(call.attrs.axis, False, tensor_of(call.args[0]).shape)
 
 
 def rms_norm_reason(call: OpView) -> str | None:
@@ -109,7 +109,7 @@ def lrn_reason(call: OpView) -> str | None:
     reason = tensors_reason(call)
     if reason:
         return reason
-    attrs, data = call.attrs, call.args[0].shape
+    attrs, data = call.attrs, tensor_of(call.args[0]).shape
     if len(data) != 4 or attrs.axis not in (1, 3):
         return f"axis={attrs.axis} of data of shape {text_of_shape(data)} is not 1 or 3 of rank 4"
     if attrs.size < 1 or attrs.size % 2 == 0:
@@ -191,7 +191,8 @@ def _draw_affine(count: int, *ranks: int, **others) -> Callable[[Draw], Call]:
 
 def _draw_rms_norm(d: Draw) -> Call:
     shape = d.shape()
-    return Call([d.values(shape), d.values(shape[-1:])][: d.integer(1, 2)], {"epsilon": 1e-5})
+    gamma = [d.values(shape[-1:])]
+    return Call([d.values(shape), *gamma[: d.integer(0, 1)]], {"epsilon": 1e-5})
 
 
 def _draw_l2_normalize(d: Draw) -> Call:

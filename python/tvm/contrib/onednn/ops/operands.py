@@ -28,7 +28,10 @@ _ALONG_AXIS = ("nn.bias_add", "nn.prelu")
 
 
 def is_per_channel(
-    call: OpView, operand: tuple[int, ...], result: tuple[int, ...], channel_axis: int
+    call: OpView,
+    operand: tuple[int | None, ...],
+    result: tuple[int | None, ...],
+    channel_axis: int,
 ) -> bool:
     """Whether an operand has one value for each channel of a result.
 

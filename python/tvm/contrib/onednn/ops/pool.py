@@ -27,7 +27,7 @@ import numpy as np
 
 from .. import cpu
 from ..ir.numpy_types import UndefinedResult, lowest, wide
-from ..ir.op_view import OpView, Tensor
+from ..ir.op_view import OpView, Tensor, tensor_of
 from .attrs import Attr, Bool, Ints, Text
 from .draw import Call, Draw
 from .schema import OpSchema, light
@@ -85,7 +85,7 @@ def _layout_reason(call: OpView, dtypes: tuple[str, ...]) -> str | None:
     reason = tensors_reason(call, dtypes=dtypes)
     if reason:
         return reason
-    data = call.args[0].shape
+    data = tensor_of(call.args[0]).shape
     if len(data) != spatial + 2:
         return f"data has shape {text_of_shape(data)}; rank {spatial + 2} is required"
     return None
@@ -97,7 +97,11 @@ def _spatial(call: OpView) -> int:
 
 def _sizes(call: OpView) -> list[tuple[str, int, int]]:
     """Return letter, input size and output size of each spatial axis."""
-    layout, data, out = call.attrs.layout, call.args[0].shape, call.result.shape
+    layout, data, out = (
+        call.attrs.layout,
+        tensor_of(call.args[0]).shape,
+        tensor_of(call.result).shape,
+    )
     letters = SPATIAL[3 - _spatial(call) :]
     return [(c, data[layout.index(c)], out[layout.index(c)]) for c in letters]
 
@@ -109,8 +113,9 @@ def pool_reason(call: OpView, dtypes: tuple[str, ...] = cpu.REAL) -> str | None:
     if reason:
         return reason
     # As importers of local response norms write them.
-    if spatial == 3 and call.args[0].shape[attrs.layout.index("C")] == 1:
-        return f"data of {text_of_shape(call.args[0].shape)} has one channel: slow in oneDNN"
+    shape = tensor_of(call.args[0]).shape
+    if spatial == 3 and shape[attrs.layout.index("C")] == 1:
+        return f"data of {text_of_shape(shape)} has one channel: slow in oneDNN"
     kernel, strides, dilation, padding = (
         ints(getattr(attrs, name)) for name in ("pool_size", "strides", "dilation", "padding")
     )
@@ -195,7 +200,7 @@ def pool_flops(call: OpView) -> int:
     """Count one operation for each element of the window of each element of the result."""
     window = ints(call.attrs.pool_size)
     window = window * _spatial(call) if len(window) == 1 else window
-    return known_product(call.result.shape) * math.prod(window)
+    return known_product(tensor_of(call.result).shape) * math.prod(window)
 
 
 def _pool_type(args, attrs):

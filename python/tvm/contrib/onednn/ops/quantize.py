@@ -19,12 +19,13 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
 from .. import cpu
 from ..ir.numpy_types import Array, UndefinedResult, along
-from ..ir.op_view import OpView, Tensor
+from ..ir.op_view import OpView, Tensor, tensor_of
 from .attrs import DType, Int
 from .draw import Call, Draw, unary
 from .schema import OpSchema, no_flops, of_values
@@ -69,7 +70,7 @@ def dequantize_reason(call: OpView) -> str | None:
 
 def _parameters_reason(call: OpView) -> str | None:
     """Say why a scale or a zero point is neither one number nor one for each item of the axis."""
-    data, axis = call.args[0].shape, call.attrs.axis
+    data, axis = tensor_of(call.args[0]).shape, call.attrs.axis
     for name, arg, dtype in zip(("scale", "zero_point"), call.args[1:], ("float32", "int32")):
         reason = tensor_reason(name, arg, dtypes=(dtype,))
         if reason:
@@ -120,7 +121,7 @@ def real_bounds(
 
 def is_per_tensor(call: OpView) -> bool:
     """Whether a dequantize reads 8 bits with one scale and one zero point, known or not."""
-    if call.args[0].dtype not in EIGHT_BITS:
+    if tensor_of(call.args[0]).dtype not in EIGHT_BITS:
         return False
     return all(math.prod(arg.shape) == 1 for arg in call.args[1:])
 
@@ -243,7 +244,7 @@ def _draw_dequantize(d: Draw) -> Call:
     return _draw_quantized(d, data, "float32")
 
 
-_FIELDS = dict(attrs=(Int("axis", -1), DType("out_dtype")), infer=_converted_type)
+_FIELDS: dict[str, Any] = dict(attrs=(Int("axis", -1), DType("out_dtype")), infer=_converted_type)
 
 ROWS = [
     OpSchema(

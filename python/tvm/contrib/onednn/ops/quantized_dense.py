@@ -23,7 +23,7 @@ import math
 import numpy as np
 
 from ..ir.numpy_types import Array, UndefinedResult
-from ..ir.op_view import OpView, Tensor
+from ..ir.op_view import OpView, Tensor, tensor_of
 from .attrs import Int
 from .draw import SIZES, Call, Draw
 from .eltwise import float32_reason
@@ -86,7 +86,7 @@ def block_dense_reason(call: OpView) -> str | None:
 
 def row_flops(call: OpView) -> int:
     """Count two operations for each element of the row that an element of the result needs."""
-    return 2 * known_product((*call.result.shape, call.args[0].shape[-1]))
+    return 2 * known_product((*tensor_of(call.result).shape, tensor_of(call.args[0]).shape[-1]))
 
 
 def _quantized_dense_type(args, attrs):

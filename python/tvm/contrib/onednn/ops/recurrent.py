@@ -47,7 +47,7 @@ import numpy as np
 
 from ..ir.numpy_types import Array, sigmoid
 from ..ir.op import attributes_of
-from ..ir.op_view import OpView, Tensor
+from ..ir.op_view import OpView, Tensor, tensor_of
 from .attrs import Attr, Bool, Text
 from .draw import Call, Draw
 from .schema import OpSchema
@@ -159,7 +159,9 @@ def _shapes_reason(call: OpView) -> str | None:
         if None in shape:
             return open_reason(name, "dimensions", None, shape)
     hidden = others[1][-1]
-    shapes = operand_shapes(call.name, call.attrs, data, hidden, call.args[1].dtype == "int8")
+    shapes = operand_shapes(
+        call.name, call.attrs, data, hidden, tensor_of(call.args[1]).dtype == "int8"
+    )
     for name, shape, wanted in zip(names[1:], others, shapes[1:]):
         is_same = len(shape) == len(wanted) and all(
             size == other or None in (size, other) for size, other in zip(shape, wanted)
@@ -198,7 +200,7 @@ def operand_shapes(
 def recurrent_flops(call: OpView) -> int:
     """Count the matmuls of the data and of the states, an open dimension as one."""
     weights = sum(known_product(arg.shape) for arg in call.args[1:3])
-    return 2 * known_product(call.args[0].shape[:2]) * weights
+    return 2 * known_product(tensor_of(call.args[0]).shape[:2]) * weights
 
 
 def _layer_type(name, args, attrs):

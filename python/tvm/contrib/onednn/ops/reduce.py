@@ -22,7 +22,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ..ir.op_view import OpView, Tensor
+from ..ir.op_view import OpView, Tensor, tensor_of
 from .attrs import Bool, Ints
 from .draw import Call, Draw
 from .schema import OpSchema, light
@@ -31,7 +31,7 @@ from .tensors import data_elements, tensors_reason, text_of_shape
 REDUCE_ATTRS = Ints("axis", None), Bool("keepdims", False), Bool("exclude", False)
 
 
-def axes_reason(axes, exclude: bool, data: tuple[int, ...]) -> str | None:
+def axes_reason(axes, exclude: bool, data: tuple[int | None, ...]) -> str | None:
     """Say why a list of axes cannot be reduced; None or no axis means all of them.
 
     Parameters
@@ -59,7 +59,7 @@ def reduce_reason(call: OpView) -> str | None:
     reason = tensors_reason(call, min_rank=1)
     if reason:
         return reason
-    return axes_reason(call.attrs.axis, call.attrs.exclude, call.args[0].shape)
+    return axes_reason(call.attrs.axis, call.attrs.exclude, tensor_of(call.args[0]).shape)
 
 
 def reduced_axes(attrs, rank: int) -> list[int]:

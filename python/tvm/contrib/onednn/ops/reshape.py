@@ -23,11 +23,11 @@ import math
 from collections.abc import Sequence
 
 from ..ir.dim import Size, divided, product
-from ..ir.op_view import OpView, Tensor
+from ..ir.op_view import OpView, Tensor, tensor_of
 from .attrs import Bool, Int, Ints
 from .draw import Call, Draw, shaped
 from .schema import OpSchema, view
-from .tensors import ints, view_reason
+from .tensors import ints, known_product, view_reason
 
 
 def copied_at_end(call: OpView, rank: int) -> int:
@@ -54,12 +54,12 @@ def _reshaped_axis(call: OpView, axis: int) -> int | None:
 
     The order of the elements stays: as many must be before an item, and as many items be there.
     """
-    data, shape = call.args[0].shape, call.result.shape
+    data, shape = tensor_of(call.args[0]).shape, tensor_of(call.result).shape
     axis %= len(data)
     for k, size in enumerate(shape):
         if None in (size, *data[: axis + 1], *shape[:k]):
             return None
-        if size == data[axis] and math.prod(shape[:k]) == math.prod(data[:axis]):
+        if size == data[axis] and known_product(shape[:k]) == known_product(data[:axis]):
             return k
     return None
 
@@ -75,7 +75,8 @@ def reshaped(dims: Sequence[Size], newshape: Sequence[int]) -> tuple[Size, ...]:
     while codes:
         code = codes.pop(0)
         if code == -4:
-            parts, k = [codes.pop(0), codes.pop(0)], k + 1
+            parts: list[Size] = [codes.pop(0), codes.pop(0)]
+            k += 1
             size = dims[k - 1]
             if -1 in parts:
                 other = parts[1 - parts.index(-1)]

@@ -29,7 +29,7 @@ import numpy as np
 
 from ..ir.dim import Size
 from ..ir.numpy_types import UndefinedResult, along
-from ..ir.op_view import OpView, Tensor
+from ..ir.op_view import OpView, Tensor, tensor_of
 from .attrs import Attr, Bool, DType, Float, Ints, Text
 from .draw import Call, Draw
 from .pool import pool_channel_axis
@@ -134,7 +134,7 @@ def resize_reason(call: OpView) -> str | None:
     reason = tensors_reason(call, min_rank=3)
     if reason:
         return reason
-    attrs, data, result = call.attrs, call.args[0].shape, call.result.shape
+    attrs, data, result = call.attrs, tensor_of(call.args[0]).shape, tensor_of(call.result).shape
     reason = data_layout_reason(attrs, "layout", len(data) - 2)
     if reason:
         return reason

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..ir.op_view import OpView
+from ..ir.op_view import OpView, tensor_of
 from ..options import Options
 from .operands import is_per_channel
 from .others import NO_RULE, OTHERS
@@ -50,22 +50,30 @@ class Rules:
         # Calls whose rule raised.
         self.failed: list[tuple[OpView, Exception]] = []
 
+    def _row(self, name: str | None) -> OpSchema | None:
+        return None if name is None else self.ops.get(name)
+
     def is_heavy(self, name: str | None) -> bool:
         """Whether the Relay op `name` is worth a partition of its own."""
-        return name in self.ops and self.ops[name].heavy
+        row = self._row(name)
+        return row is not None and row.heavy
 
     def cost_weight(self, name: str | None) -> int:
         """Return the cost weight of the Relay op `name`; without a row, it is part of a formula."""
-        return self.ops[name].cost_weight if name in self.ops else FUNCTION
+        row = self._row(name)
+        return FUNCTION if row is None else row.cost_weight
 
     def moves(self, name: str | None) -> str | None:
         """Say how the Relay op `name` moves elements, if it does nothing else."""
-        return self.ops[name].moves if name in self.ops else None
+        row = self._row(name)
+        return None if row is None else row.moves
 
     def is_not_negative(self, call: OpView | None) -> bool:
         """Whether no element of a result is below zero, as far as the op, if any, tells."""
-        spec = self.ops.get(call.name) if call is not None else None
-        return spec is not None and spec.is_not_negative is not None and spec.is_not_negative(call)
+        if call is None or call.name not in self.ops:
+            return False
+        is_not_negative = self.ops[call.name].is_not_negative
+        return is_not_negative is not None and is_not_negative(call)
 
     def is_per_channel(self, root: OpView, call: OpView, operand: tuple[int | None, ...]) -> bool:
         """Whether an operand has one value for each channel of the result of an op with a row.
@@ -79,8 +87,10 @@ class Rules:
         operand : tuple[int | None, ...]
             The shape of the operand.
         """
-        axis = self.ops[root.name].channel_axis(root)
-        return is_per_channel(call, operand, root.result.shape, axis)
+        channel_axis = self.ops[root.name].channel_axis
+        if channel_axis is None:
+            return False
+        return is_per_channel(call, operand, tensor_of(root.result).shape, channel_axis(root))
 
     def output_axis(self, call: OpView, axis: int) -> int | None:
         """Return the axis of the results of an op with a row that is an axis of its data, if any.
@@ -136,12 +146,13 @@ class Rules:
 
         A call of something else is None, and stays.
         """
-        name = call.name if call is not None else None
+        if call is None:
+            return NO_RULE
         if call in self._refused:
             return self._refused[call]
-        if self.excludes(name):
+        if self.excludes(call.name):
             return EXCLUDED
-        if name in self.ops:
+        if call.name in self.ops:
             return self.reason(call)
-        row = OTHERS.get(str(name).removeprefix("qnn."))
+        row = OTHERS.get(str(call.name).removeprefix("qnn."))
         return NO_RULE if row is None else row.reason(call)

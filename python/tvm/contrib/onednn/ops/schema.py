@@ -26,7 +26,7 @@ import numpy as np
 
 from ..ir.dim import broadcast
 from ..ir.numpy_types import Array
-from ..ir.op_view import OpView, Tensor, Value
+from ..ir.op_view import OpView, Tensor, Value, tensor_of
 from .attrs import Attr, declared
 from .draw import Call, Draw, broadcast_operands, unary
 from .tensors import result_elements
@@ -48,12 +48,12 @@ FUNCTION = 64
 
 def same_type(args: Sequence[Value], attrs: object) -> Value:
     """Infer the type of the first operand."""
-    return Tensor(args[0].dims, args[0].dtype)
+    return Tensor(tensor_of(args[0]).dims, tensor_of(args[0]).dtype)
 
 
 def broadcast_type(args: Sequence[Value], attrs: object) -> Value:
     """Infer the type of the operands of a binary elementwise op, broadcast to one shape."""
-    return Tensor(broadcast(*(arg.dims for arg in args)), args[0].dtype)
+    return Tensor(broadcast(*(tensor_of(arg).dims for arg in args)), tensor_of(args[0]).dtype)
 
 
 def out_dtype(attrs: Any, data: Tensor) -> str:

@@ -28,7 +28,7 @@ from typing import Optional
 from ..ir.dim import Dim, Size, broadcast, divided, least, product
 from ..ir.node import TUPLE, Node
 from ..ir.op import infer
-from ..ir.op_view import Tensor
+from ..ir.op_view import Tensor, tensor_of
 from .table import TABLE
 
 # The number of elements up to which a tensor of integers is followed: it may be a shape.
@@ -93,7 +93,7 @@ class ShapeValues:
             return None
         if name in _ARITHMETIC:
             # A single value goes with each of the others, of which there may be none.
-            count = product(node.type.dims)
+            count = product(node.tensor.dims)
             pairs = [list(each) * count if len(each) == 1 else each for each in values]
             return [_ARITHMETIC[name](*pair) for pair in zip(*pairs)]
         return _OF_ELEMENTS[name](node.attrs, *values) if name in _OF_ELEMENTS else None
@@ -152,7 +152,7 @@ class ShapeValues:
             parts = self.cut(node)
             if parts is None:
                 return None
-            source = node.operands[0].type.dims
+            source = node.operands[0].tensor.dims
             return [
                 size if part is None else part[1] - part[0] for size, part in zip(source, parts)
             ]
@@ -160,7 +160,7 @@ class ShapeValues:
         if not args or not all(isinstance(arg, Tensor) for arg in args):
             return None
         if node.name in ("copy", "erf"):
-            return args[0].dims
+            return tensor_of(args[0]).dims
         if node.name in _BROADCAST:
             return broadcast(*(arg.dims for arg in args))
         if node.name == "variance":
@@ -172,7 +172,7 @@ _BROADCAST = ("floor_divide", "logical_and", "logical_or", "power", "where")
 
 
 def _gathered(node: Node) -> Sequence[Size] | None:
-    data, indices = (operand.type.dims for operand in node.operands)
+    data, indices = (operand.tensor.dims for operand in node.operands)
     if node.attrs.axis is None or node.attrs.batch_dims:
         return None
     axis = node.attrs.axis % len(data)

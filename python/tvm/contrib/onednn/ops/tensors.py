@@ -22,7 +22,7 @@ import math
 from collections.abc import Iterator
 
 from .. import cpu
-from ..ir.op_view import OpView, Tensor, Value
+from ..ir.op_view import OpView, Tensor, Value, tensor_of
 
 # The code generator: the value of "Compiler", and what composites' names begin with.
 COMPILER = "dnnl"
@@ -131,7 +131,9 @@ def tensor_reason(
 
 def shape_function_reason(call: OpView) -> str | None:
     """Say that TVM cannot tell the shape of a call's result, if that is open."""
-    if call.has_shape_function or all(None not in result.shape for result in call.results):
+    if call.has_shape_function or all(
+        None not in tensor_of(result).shape for result in call.results
+    ):
         return None
     return "the result has open dimensions, and TVM has no shape function for this op"
 
@@ -148,20 +150,21 @@ def tensors_reason(
         reason = tensor_reason(name, tensor, min_rank, dtypes)
         if reason:
             return reason
-        first = first or (name, tensor.dtype)
-        if tensor.dtype not in (first[1], "float32" if name == "result" else first[1]):
-            return f"{first[0]} is {first[1]}, but {name} is {tensor.dtype}"
+        dtype = tensor_of(tensor).dtype
+        first = first or (name, dtype)
+        if dtype not in (first[1], "float32" if name == "result" else first[1]):
+            return f"{first[0]} is {first[1]}, but {name} is {dtype}"
     return None
 
 
 def data_elements(call: OpView) -> int:
     """Count the elements of the first argument of a call, an open dimension as one."""
-    return known_product(call.args[0].shape)
+    return known_product(tensor_of(call.args[0]).shape)
 
 
 def result_elements(call: OpView) -> int:
     """Count the elements that a call computes, an open dimension as one."""
-    return sum(known_product(result.shape) for result in call.results)
+    return sum(known_product(tensor_of(result).shape) for result in call.results)
 
 
 def axis_reason(call: OpView) -> str | None:
@@ -169,7 +172,7 @@ def axis_reason(call: OpView) -> str | None:
     reason = tensors_reason(call, min_rank=1)
     if reason:
         return reason
-    data, axis = call.args[0].shape, call.attrs.axis
+    data, axis = tensor_of(call.args[0]).shape, call.attrs.axis
     if not -len(data) <= axis < len(data):
         return f"axis={axis} is out of range for data of shape {text_of_shape(data)}"
     return None
@@ -186,4 +189,4 @@ def view_reason(call: OpView) -> str | None:
 
 def last_axis(call: OpView) -> int:
     """Return the last axis of a call's result."""
-    return len(call.result.shape) - 1
+    return len(tensor_of(call.result).shape) - 1

@@ -24,7 +24,7 @@ import re
 import numpy as np
 
 from ..ir.dim import Size, product
-from ..ir.op_view import OpView, Tensor
+from ..ir.op_view import OpView, Tensor, tensor_of
 from .attrs import Int, Ints, Sections, Text
 from .draw import Call, Draw
 from .schema import view
@@ -36,14 +36,14 @@ _TO_THE_END = 2**31 - 1
 
 def _transposed_axis(call: OpView, axis: int) -> int:
     """Return the axis of a transpose's result that is an axis of its data."""
-    rank = len(call.args[0].shape)
+    rank = len(tensor_of(call.args[0]).shape)
     axes = ints(call.attrs.axes or range(rank)[::-1])
     return [each % rank for each in axes].index(axis % rank)
 
 
 def _split_axis(call: OpView, axis: int) -> int | None:
     """Return the same axis, if it is not the one that is split."""
-    rank = len(call.args[0].shape)
+    rank = len(tensor_of(call.args[0]).shape)
     return None if call.attrs.axis % rank == axis % rank else axis % rank
 
 
@@ -72,7 +72,7 @@ def layout_transform_reason(call: OpView) -> str | None:
             return f"{text} is not a layout with at most one block per axis"
     if set(source) != set(target):
         return f"{texts[0]} and {texts[1]} have different axes"
-    data = call.args[0].shape
+    data = tensor_of(call.args[0]).shape
     letters = re.findall(r"[A-Za-z]", texts[0])
     if len(letters) != len(data):
         return f"data of shape {text_of_shape(data)} does not have the rank of {texts[0]}"
@@ -100,7 +100,7 @@ def strided_slice_reason(call: OpView) -> str | None:
     steps = ints(attrs.strides) if attrs.strides is not None else ()
     begin, end = ints(attrs.begin), ints(attrs.end or ())
     axes = ints(attrs.axes) if attrs.axes is not None else range(len(begin))
-    data, result = call.args[0].shape, call.result.shape
+    data, result = tensor_of(call.args[0]).shape, tensor_of(call.result).shape
     for axis, first, last in zip(axes, begin, end):
         is_rest = last >= _TO_THE_END or attrs.slice_mode != "end"
         # The last positions of a sequence that has any, as the logits of a prompt are.

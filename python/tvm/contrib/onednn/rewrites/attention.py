@@ -96,13 +96,13 @@ def _attention_of(graph: Graph, node: Node, masks: dict, options: Options) -> tu
     if is_inside(softmax, node, "reshape"):
         old, user, softmax = _only_reader(node), softmax, softmax.operands[0]
     _require(is_inside(softmax, user, *_SOFTMAX) and not node.attrs.transpose_a)
-    rank = len(softmax.type.dims)
+    rank = len(softmax.tensor.dims)
     _require(rank in (3, 4) and softmax.attrs.axis in (-1, rank - 1))
     scores = scores_of(softmax)
     _require(scores is not None and (scores.reshape is None) == (old is node))
     matmul, dims = scores.matmul, scores.dims
     # A mask with more rows, or more of a batch, would make the scores larger.
-    _require(len(dims) == rank and is_same_shape(dims[:-1], softmax.type.dims[:-1]))
+    _require(len(dims) == rank and is_same_shape(dims[:-1], softmax.tensor.dims[:-1]))
     make, heads = Maker(graph, node), _merged_heads(matmul, node.operands[0], dims)
     left, right, value = (_split(make, each, heads) for each in (*matmul.operands, value))
     query = _views(left, matmul.attrs.transpose_a, rank)[0]
@@ -116,10 +116,10 @@ def _attention_of(graph: Graph, node: Node, masks: dict, options: Options) -> tu
     operands = [_tensor_of(make, each) for each in (query, key, value)]
     if old is not node:
         operands[0] = _with_all_heads(make, operands[0], dims)
-    _require(_fits(operands, dims, old.type.dims))
+    _require(_fits(operands, dims, old.tensor.dims))
     # One with more columns would not have as many values.
-    lengths = (each.type.dims[-2] for each in operands[1:])
-    _require(is_same(dims[-1], softmax.type.dims[-1]) or is_same(*lengths))
+    lengths = (each.tensor.dims[-2] for each in operands[1:])
+    _require(is_same(dims[-1], softmax.tensor.dims[-1]) or is_same(*lengths))
     shared = (node.scope, *dims[-2:], *scores.masks)
     if shared not in masks:
         masks[shared] = mask_of(make, scores, options.exact_nan)
@@ -149,12 +149,12 @@ def _only_reader(node: Node) -> Node:
 
 def _merged_heads(matmul: Node, weights: Node, scores) -> tuple[Size, ...]:
     """Return the batch and the heads that matmuls of rank 3 have as one axis; () for rank 4."""
-    ranks = [len(each.type.dims) for each in (matmul, weights)]
+    ranks = [len(each.tensor.dims) for each in (matmul, weights)]
     if ranks == [len(scores)] * 2:
         return ()
     _require(ranks == [3, 3] and len(scores) == 4)
-    heads = divided(matmul.type.dims[0], scores[0])
-    _require(isinstance(heads, int) and is_same(matmul.type.dims[0], weights.type.dims[0]))
+    heads = divided(matmul.tensor.dims[0], scores[0])
+    _require(isinstance(heads, int) and is_same(matmul.tensor.dims[0], weights.tensor.dims[0]))
     return scores[0], heads
 
 
@@ -162,12 +162,12 @@ def _split(make: Maker, node: Node, heads: tuple[Size, ...]) -> Node:
     """Return an operand of a matmul with an axis for the batch and one for the heads."""
     if not heads:
         return node
-    first, *rest = node.type.dims
+    first, *rest = node.tensor.dims
     _require(len(rest) == 2 and is_same(first, product(heads)))
     if is_op(node, "transpose") and list(node.attrs.axes or ()) == [0, 2, 1]:
         return make.transpose(_split(make, node.operands[0], heads), [0, 1, 3, 2])
     if is_op(node, "reshape"):
-        if is_same_shape(node.operands[0].type.dims, (*heads, *rest)):
+        if is_same_shape(node.operands[0].tensor.dims, (*heads, *rest)):
             return node.operands[0]
     return make.reshape(node, (*heads, *rest))
 
@@ -175,7 +175,7 @@ def _split(make: Maker, node: Node, heads: tuple[Size, ...]) -> Node:
 def _with_all_heads(make: Maker, query: Node, scores) -> Node:
     """Return queries with one axis for all heads; grouped heads are rows of one matmul."""
     _require(len(scores) == 4)
-    (batch, heads, queries, _), (_, groups, rows, width) = scores, query.type.dims
+    (batch, heads, queries, _), (_, groups, rows, width) = scores, query.tensor.dims
     if is_same(heads, groups):
         return query
     _require(isinstance(heads, int) and isinstance(groups, int) and heads % groups == 0)
@@ -183,7 +183,7 @@ def _with_all_heads(make: Maker, query: Node, scores) -> Node:
     dims = (batch, heads, queries, width)
     while is_op(query, "reshape"):
         query = query.operands[0]
-        if is_same_shape(query.type.dims, dims):
+        if is_same_shape(query.tensor.dims, dims):
             return query
     return make.reshape(query, dims)
 
@@ -196,7 +196,7 @@ def _views(node: Node, is_transposed: bool, rank: int, is_scaled: bool = True) -
     UnsupportedOp
         It has another rank.
     """
-    if len(node.type.dims) != rank:
+    if len(node.tensor.dims) != rank:
         raise UnsupportedOp("the ranks differ")
     axes = list(range(rank))
     if is_transposed:
@@ -225,7 +225,7 @@ def _best(seen: list[_View]) -> _View:
 
 
 def _heads(view: _View):
-    return view.node.type.dims[view.axes[-3]]
+    return view.node.tensor.dims[view.axes[-3]]
 
 
 def _tensor_of(make: Maker, view: _View) -> Node:
@@ -241,30 +241,30 @@ def _repeated(node: Node, axis: int) -> Node | None:
         data = many.operands[0]
     elif is_op(many, "concatenate", "stack"):
         parts = many.operands[0].operands
-        is_along = many.attrs.axis % len(many.type.dims) == axis + 1
+        is_along = many.attrs.axis % len(many.tensor.dims) == axis + 1
         if not is_along or any(part is not parts[0] for part in parts):
             return None
         data = parts[0]
     else:
         return None
-    if len(data.type.dims) == len(many.type.dims):
+    if len(data.tensor.dims) == len(many.tensor.dims):
         if not is_op(data, "reshape", "expand_dims"):
             return None
         data = data.operands[0]
-    dims, wide = data.type.dims, many.type.dims
-    if len(dims) != len(node.type.dims) or len(wide) != len(dims) + 1:
+    dims, wide = data.tensor.dims, many.tensor.dims
+    if len(dims) != len(node.tensor.dims) or len(wide) != len(dims) + 1:
         return None
     count = wide[axis + 1]
     if not isinstance(count, int) or not isinstance(dims[axis], int):
         return None
     repeated = (*dims[: axis + 1], count, *dims[axis + 1 :])
     joined = (*dims[:axis], dims[axis] * count, *dims[axis + 1 :])
-    is_repeat = is_same_shape(repeated, wide) and is_same_shape(joined, node.type.dims)
+    is_repeat = is_same_shape(repeated, wide) and is_same_shape(joined, node.tensor.dims)
     return data if is_repeat else None
 
 
 def _is_slower(query: Node, key: Node, is_causal: bool, precision: str) -> bool:
-    (heads, queries), (groups, keys) = (each.type.shape[-3:-1] for each in (query, key))
+    (heads, queries), (groups, keys) = (each.tensor.shape[-3:-1] for each in (query, key))
     if None in (queries, keys) or queries <= _MOST_QUERIES:
         return False
     # The kernel multiplies in float32.
@@ -276,7 +276,7 @@ def _fits(operands: list[Node], scores, result) -> bool:
 
     There are as many values as keys wherever the matmul has a result: the op checks it.
     """
-    query, key, value = (operand.type.dims for operand in operands)
+    query, key, value = (operand.tensor.dims for operand in operands)
     batches = [each[:-3] for each in (query, key, value, scores)]
     return (
         all(is_same_shape(batches[0], each) for each in batches[1:])

@@ -40,7 +40,7 @@ def attention(make: Maker, node: Node) -> Node:
     """Decompose Relax's attention ops."""
     query, key, value, *bias = node.operands
     attrs, mask = node.attrs, node.attrs.causal_mask
-    sizes = [operand.type.dims for operand in (query, key, value)]
+    sizes = [operand.tensor.dims for operand in (query, key, value)]
     lengths = [dims[1] for dims in sizes[:2]]
     if not all(is_same(dims[2], sizes[0][2]) for dims in sizes[1:]):
         heads = [dims[2] for dims in sizes]
@@ -81,24 +81,24 @@ def attention_ops(node: Node) -> tuple[list[Node], Node]:
     make, attrs = Maker(Graph(), node), node.attrs
     # So does the kernel.
     query, key, value, *masks = (_cast(make, each, "float32") for each in inputs)
-    heads, rank = query.type.dims[-3], len(query.type.dims)
+    heads, rank = query.tensor.dims[-3], len(query.tensor.dims)
     key, value = (_with_heads(make, each, heads) for each in (key, value))
     key = make.transpose(key, [*range(rank - 2), rank - 1, rank - 2])
     scores = _scores(make, query, key, attrs.scale, masks)
     if attrs.causal:
         scores = _hide_later(make, scores)
     weights = _SOFTMAX[attrs.softmax](make, scores)
-    return inputs, _cast(make, _matmul(make, weights, value), node.type.dtype)
+    return inputs, _cast(make, _matmul(make, weights, value), node.tensor.dtype)
 
 
 def _cast(make: Maker, data: Node, dtype: str) -> Node:
-    return data if data.type.dtype == dtype else make("cast", data, dtype=dtype)
+    return data if data.tensor.dtype == dtype else make("cast", data, dtype=dtype)
 
 
 def _with_heads(make: Maker, data: Node, heads: int) -> Node:
     """Repeat each head of keys or values, so that there are as many as of queries."""
-    axis = len(data.type.dims) - 3
-    groups = data.type.dims[axis]
+    axis = len(data.tensor.dims) - 3
+    groups = data.tensor.dims[axis]
     if groups == heads:
         return data
     indices = make.graph.constant(np.repeat(np.arange(groups, dtype="int32"), heads // groups))
@@ -111,7 +111,7 @@ def _matmul(make: Maker, left: Node, right: Node) -> Node:
 
 def _scores(make: Maker, query: Node, key: Node, scale: float, masks: Sequence[Node]) -> Node:
     """Return the scaled and masked scores of transposed keys."""
-    dtype = query.type.dtype
+    dtype = query.tensor.dtype
     scores = make("multiply", _matmul(make, query, key), make.scalar(scale, dtype))
     for mask in masks:
         scores = make("add", scores, mask)
@@ -120,7 +120,7 @@ def _scores(make: Maker, query: Node, key: Node, scale: float, masks: Sequence[N
 
 def _causal(make: Maker, scores: Node, is_at_end: bool) -> Node:
     """Hide later keys from each query; the last ones are of one position if `is_at_end`."""
-    lengths, dtype = scores.type.dims[-2:], scores.type.dtype
+    lengths, dtype = scores.tensor.dims[-2:], scores.tensor.dtype
     # Half of it: a sum with a score must not be infinite.
     lowest = float(ml_dtypes.finfo(dtype).min) / 2
     if not any(isinstance(length, Dim) for length in lengths):
@@ -136,13 +136,13 @@ def _causal(make: Maker, scores: Node, is_at_end: bool) -> Node:
 
 def _hide_later(make: Maker, scores: Node) -> Node:
     """Hide later keys as `_causal` does, without a constant as large as the scores."""
-    queries, keys = scores.type.dims[-2:]
+    queries, keys = scores.tensor.dims[-2:]
     if isinstance(queries, Dim) or isinstance(keys, Dim):
         # Of open lengths, only equal ones are read as causal.
         return _causal(make, scores, is_at_end=False)
     rows = make.graph.constant(np.arange(keys - queries, keys, dtype="int32")[:, None])
     columns = make.graph.constant(np.arange(keys, dtype="int32"))
-    hidden = make.scalar(-math.inf, scores.type.dtype)
+    hidden = make.scalar(-math.inf, scores.tensor.dtype)
     return make("where", make("greater", columns, rows), hidden, scores)
 
 
@@ -152,13 +152,13 @@ def _softmax(make: Maker, scores: Node) -> Node:
 
 def _nan_safe_softmax(make: Maker, scores: Node) -> Node:
     softmax = _softmax(make, scores)
-    type_ = Tensor(softmax.type.dims, "bool")
+    type_ = Tensor(softmax.tensor.dims, "bool")
     is_nan = make.graph.call("isnan", [softmax], make.node, type_)
-    return make("where", is_nan, make.scalar(0.0, softmax.type.dtype), softmax)
+    return make("where", is_nan, make.scalar(0.0, softmax.tensor.dtype), softmax)
 
 
 def _masked_softmax(make: Maker, scores: Node) -> Node:
-    zero, lowest = (make.scalar(value, scores.type.dtype) for value in (0.0, -math.inf))
+    zero, lowest = (make.scalar(value, scores.tensor.dtype) for value in (0.0, -math.inf))
     highest = make("max", scores, axis=[-1], keepdims=True, exclude=False)
     return make("where", make("equal", highest, lowest), zero, _softmax(make, scores))
 

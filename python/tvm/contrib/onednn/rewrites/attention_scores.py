@@ -61,7 +61,7 @@ class Scores(NamedTuple):
     @property
     def dims(self):
         """The shape of the scores, with all heads."""
-        return (self.reshape or self.matmul).type.dims
+        return (self.reshape or self.matmul).tensor.dims
 
 
 def scores_of(softmax: Node) -> Scores | None:
@@ -106,7 +106,7 @@ def mask_of(make: Maker, scores: Scores, is_exact: bool) -> tuple[list[Node], bo
     UnsupportedOp
         No mask that is added has the same result.
     """
-    kinds, dtype = [kind for kind, *_ in scores.masks], scores.matmul.type.dtype
+    kinds, dtype = [kind for kind, *_ in scores.masks], scores.matmul.tensor.dtype
     masks = [mask for kind, mask, *_ in reversed(scores.masks) if kind == "add"]
     if len(masks) + 2 * kinds.count("where") > 3 or len(masks) > 2:
         raise UnsupportedOp("the sum of several masks would be another op")
@@ -143,7 +143,7 @@ def factor_of(node: Node) -> tuple[Node, float] | None:
     number = scalar_of(right)
     if number is None and node.name == "multiply":
         left, number = right, scalar_of(left)
-    if number is None or not is_same_shape(left.type.dims, node.type.dims):
+    if number is None or not is_same_shape(left.tensor.dims, node.tensor.dims):
         return None
     if node.name == "divide":
         return (left, 1.0 / number) if number else None
@@ -193,7 +193,7 @@ def _is_causal(mask: Node, lengths) -> bool:
         # All but the diagonal and what is before it is the number.
         hidden = filled_value(mask.operands[0])
         is_square = is_same(queries, keys) and len(mask.operands) == 1
-        is_square = is_square and is_same_shape(mask.type.dims[-2:], lengths)
+        is_square = is_square and is_same_shape(mask.tensor.dims[-2:], lengths)
         return is_square and mask.attrs.k == 1 and hidden is not None and hidden <= _LOWEST
     if not mask.is_constant or not isinstance(keys, int) or not isinstance(queries, int):
         return False

@@ -55,8 +55,8 @@ def _root_residual_bias(outer: Node, rules: Rules) -> tuple[Node, Node, Node] | 
     for root, residual in (inner.operands, inner.operands[::-1]):
         if not root.is_call or not rules.is_heavy(root.name) or root.users != [inner]:
             continue
-        if residual.type.shape != root.type.shape or root.scope != outer.scope:
+        if residual.tensor.shape != root.tensor.shape or root.scope != outer.scope:
             continue
-        if rules.is_per_channel(root, outer, bias.type.shape):
+        if rules.is_per_channel(root, outer, bias.tensor.shape):
             return root, residual, bias
     return None

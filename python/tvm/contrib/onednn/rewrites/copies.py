@@ -32,21 +32,21 @@ def _take(make: Maker, node: Node) -> Node:
     axis = getattr(node.attrs, "axis", None)
     data, indices = node.operands
     check_moved(node)
-    if axis is None and set(data.type.shape) == {1} and _is_first(indices):
+    if axis is None and set(data.tensor.shape) == {1} and _is_first(indices):
         # As ONNX's importer reads the condition of an If.
-        return make.reshape(data, node.type.dims)
-    if axis is None and len(data.type.dims) > 1:
+        return make.reshape(data, node.tensor.dims)
+    if axis is None and len(data.tensor.dims) > 1:
         raise UnsupportedOp("axis is not given")
     if getattr(node.attrs, "batch_dims", 0):
         raise UnsupportedOp(f"batch_dims={node.attrs.batch_dims} is not supported")
-    axis = int(axis or 0) % len(data.type.dims)
+    axis = int(axis or 0) % len(data.tensor.dims)
     if indices.is_constant:
         return _of_constant(make, node, axis)
     mode = node.attrs.mode
-    if node.is_call and indices.type.dtype == "int32":
+    if node.is_call and indices.tensor.dtype == "int32":
         # Already as its row has it.
         return None
-    return _gathered(make, node, axis, _as_int32(make, indices, data.type.dims[axis], mode), mode)
+    return _gathered(make, node, axis, _as_int32(make, indices, data.tensor.dims[axis], mode), mode)
 
 
 def _is_first(indices: Node) -> bool:
@@ -56,13 +56,13 @@ def _is_first(indices: Node) -> bool:
 
 def _as_int32(make: Maker, indices: Node, size, mode: str) -> Node:
     """Return computed indices in int32, which TVM converts."""
-    if indices.type.dtype == "int32":
+    if indices.tensor.dtype == "int32":
         return indices
-    if indices.type.dtype not in ("int64", "uint8", "int8"):
-        raise UnsupportedOp(f"indices are {indices.type.dtype}")
-    if indices.type.dtype == "int64" and mode == "wrap":
+    if indices.tensor.dtype not in ("int64", "uint8", "int8"):
+        raise UnsupportedOp(f"indices are {indices.tensor.dtype}")
+    if indices.tensor.dtype == "int64" and mode == "wrap":
         raise UnsupportedOp("indices are int64 with mode=wrap")
-    if indices.type.dtype == "int64" and mode == "clip":
+    if indices.tensor.dtype == "int64" and mode == "clip":
         # What int32 cannot hold must be clipped before.
         if not isinstance(size, int):
             raise UnsupportedOp("int64 indices with mode=clip, and the size of the axis is open")
@@ -81,7 +81,7 @@ def _gathered(make: Maker, node: Node, axis: int, indices: Node, mode: str) -> N
 def _of_constant(make: Maker, node: Node, axis: int) -> Node | None:
     """Write a `take` with constant indices, as a slice if they are evenly spaced."""
     data, indices = node.operands
-    size, mode = data.type.shape[axis], node.attrs.mode
+    size, mode = data.tensor.shape[axis], node.attrs.mode
     # In the mode "fast" any element may be read for an index out of range. PyTorch's importer
     # writes -1 so, of which TVM's kernel reads what is before the tensor; so the last is read.
     wraps = size and mode == "fast"
@@ -108,30 +108,30 @@ def _slice(make: Maker, node: Node, axis: int, values: list[int]) -> Node | None
     first, *others = values
     steps = {after - before for before, after in zip(values, others)}
     is_slice = len(steps) == 1 and min(steps) > 0 and rank == 1
-    if (others and not is_slice) or (rank > 1 and None in data.type.shape):
+    if (others and not is_slice) or (rank > 1 and None in data.tensor.shape):
         return None
     step = others[0] - first if others else 1
     bounds = dict(begin=[first], end=[values[-1] + 1], strides=[step], axes=[axis])
-    dims = list(data.type.dims)
+    dims = list(data.tensor.dims)
     dims[axis] = len(values)
-    type_ = Tensor(tuple(dims), data.type.dtype)
+    type_ = Tensor(tuple(dims), data.tensor.dtype)
     part = make.graph.call("strided_slice", [data], node, type_, **bounds, slice_mode="end")
     if rank == 1:
         return part
-    return make.reshape(part, node.type.dims) if rank else make.squeeze(part, [axis])
+    return make.reshape(part, node.tensor.dims) if rank else make.squeeze(part, [axis])
 
 
 def _repeat(make: Maker, node: Node) -> Node:
     """Write a repetition of each item of an axis, as of grouped key heads, as a broadcast."""
     (data,), axis = node.operands, node.attrs.axis
     check_moved(node)
-    dims, count = data.type.dims, node.attrs.repeats
+    dims, count = data.tensor.dims, node.attrs.repeats
     if axis is None and len(dims) > 1:
         raise UnsupportedOp("axis is not given")
     axis = int(axis or 0) % len(dims)
     data = make.expand_dims(data, axis + 1)
     data = _broadcast(make, data, (*dims[: axis + 1], count, *dims[axis + 1 :]))
-    return make.reshape(data, node.type.dims)
+    return make.reshape(data, node.tensor.dims)
 
 
 def _tile(make: Maker, node: Node) -> Node:
@@ -139,7 +139,7 @@ def _tile(make: Maker, node: Node) -> Node:
     (data,) = node.operands
     check_moved(node)
     counts = [int(count) for count in getattr(node.attrs, "reps", None) or node.attrs.repeats]
-    dims = data.type.dims
+    dims = data.tensor.dims
     rank = max(len(counts), len(dims))
     counts = [1] * (rank - len(counts)) + counts
     dims = (1,) * (rank - len(dims)) + tuple(dims)
@@ -150,14 +150,14 @@ def _tile(make: Maker, node: Node) -> Node:
             target.append(count)
         split.append(size)
         target.append(size)
-    if len(split) != rank or rank != len(data.type.dims):
+    if len(split) != rank or rank != len(data.tensor.dims):
         data = make.reshape(data, split)
-    return make.reshape(_broadcast(make, data, target), node.type.dims)
+    return make.reshape(_broadcast(make, data, target), node.tensor.dims)
 
 
 def _broadcast(make: Maker, data: Node, dims) -> Node:
     shape = [size if isinstance(size, int) else -1 for size in dims]
-    type_ = Tensor(tuple(dims), data.type.dtype)
+    type_ = Tensor(tuple(dims), data.tensor.dtype)
     return make.graph.call("broadcast_to", [data], make.node, type_, shape=shape)
 
 
@@ -168,8 +168,8 @@ def _backward_slice(make: Maker, node: Node) -> Node | None:
     axes = range(len(begin or ())) if attrs.axes is None else ints(attrs.axes)
     if None in (begin, end, steps, axes) or len(axes) != 1 or attrs.slice_mode != "end":
         return None
-    axis = axes[0] % len(data.type.dims)
-    size, count = data.type.shape[axis], node.type.shape[axis]
+    axis = axes[0] % len(data.tensor.dims)
+    size, count = data.tensor.shape[axis], node.tensor.shape[axis]
     if size is None or not steps or steps[0] >= 0:
         return None
     # Both an end before the first item and one that counts from the last are negative.
@@ -183,8 +183,8 @@ def _flip(make: Maker, node: Node) -> Node:
     """Write an axis in reverse as a `take`."""
     (data,) = node.operands
     check_moved(node)
-    axis = node.attrs.axis % len(data.type.dims)
-    size = data.type.shape[axis]
+    axis = node.attrs.axis % len(data.tensor.dims)
+    size = data.tensor.shape[axis]
     if size is None:
         raise UnsupportedOp("the size of the axis is open")
     return _ordered(make, node, data, axis, range(size)[::-1])
@@ -194,7 +194,7 @@ def _mirrored_pad(make: Maker, node: Node) -> Node | None:
     """Write a pad of many lines that the data have as a `take`, which copies them in one go."""
     mode, data = node.attrs.pad_mode, node.operands[0]
     widths = [ints(pair) for pair in node.attrs.pad_width]
-    sizes = data.type.shape
+    sizes = data.tensor.shape
     if mode not in ("edge", "reflect") or None in widths or sum(map(sum, widths)) <= MAX_LINES:
         return None
     for axis, (size, pair) in enumerate(zip(sizes, widths)):
@@ -208,12 +208,12 @@ def _mirrored_pad(make: Maker, node: Node) -> Node | None:
 
 def _ordered(make: Maker, node: Node, data: Node, axis: int, order) -> Node:
     """Permute the elements along an axis."""
-    dims = list(data.type.dims)
+    dims = list(data.tensor.dims)
     dims[axis] = len(order)
     indices = make.graph.constant(np.array(order, "int32"), "int32")
     attrs = {"axis": axis, "batch_dims": 0, "mode": "clip"}
     return make.graph.call(
-        "take", [data, indices], node, Tensor(tuple(dims), data.type.dtype), **attrs
+        "take", [data, indices], node, Tensor(tuple(dims), data.tensor.dtype), **attrs
     )
 
 

@@ -73,10 +73,10 @@ def _matmul_of_vectors(make: Maker, node: Node) -> Node:
     """Write a matmul with a vector as one with a row or a column."""
     data, weight = node.operands
     ones = []
-    if len(data.type.dims) == 1:
+    if len(data.tensor.dims) == 1:
         data = make.expand_dims(data, 0)
         ones.append(-2)
-    if len(weight.type.dims) == 1:
+    if len(weight.tensor.dims) == 1:
         weight = make.expand_dims(weight, 1)
         ones.append(-1)
     product_ = make(_matmul_name(data, weight), data, weight, **vars(node.attrs))
@@ -84,17 +84,17 @@ def _matmul_of_vectors(make: Maker, node: Node) -> Node:
 
 
 def _matmul_name(data: Node, weight: Node) -> str:
-    dims = (data.type.shape[-1], *weight.type.shape)
+    dims = (data.tensor.shape[-1], *weight.tensor.shape)
     return "nn.matmul" if len(dims) == 3 and None not in dims else "nn.batch_matmul"
 
 
 def _along_one_axis(name: str, make: Maker, node: Node) -> Node:
     """Write a norm over several trailing axes as one over the last axis, between reshapes."""
     data, *params = node.operands
-    dims, axes = data.type.dims, [int(axis) for axis in node.attrs.axes]
+    dims, axes = data.tensor.dims, [int(axis) for axis in node.attrs.axes]
     if [axis % len(dims) for axis in axes] != list(range(len(dims)))[-len(axes) :]:
         raise UnsupportedOp(f"axes={axes} are not the last axes in order")
-    if None in data.type.shape[-len(axes) :]:
+    if None in data.tensor.shape[-len(axes) :]:
         raise UnsupportedOp(f"the sizes of axes={axes} are open")
     size = product(dims[-len(axes) :])
     attrs = {key: value for key, value in vars(node.attrs).items() if key != "axes"}
@@ -108,7 +108,7 @@ def _along_one_axis(name: str, make: Maker, node: Node) -> Node:
 def _group_norm(make: Maker, node: Node) -> Node:
     """Move the normalized axes of a group_norm after the channels."""
     data, *params = node.operands
-    rank = len(data.type.dims)
+    rank = len(data.tensor.dims)
     attrs = {key: value for key, value in vars(node.attrs).items() if key != "axes"}
     channel, axes = attrs["axis"] % rank, node.attrs.axes
     if len({channel, *axes}) != 1 + len(axes):
@@ -151,19 +151,19 @@ def _pixel_shuffle(make: Maker, node: Node) -> Node:
     """Write a pixel shuffle: a step is a row and a column of the square that a position becomes."""
     (data,), step = node.operands, node.attrs.upscale_factor
     check_moved(node)
-    *batch, channels, height, width = data.type.dims
-    if isinstance(channels, Dim) or data.type.shape[-2:].count(None) > 1:
+    *batch, channels, height, width = data.tensor.dims
+    if isinstance(channels, Dim) or data.tensor.shape[-2:].count(None) > 1:
         raise UnsupportedOp("channels, or height and width, are open")
     split = [*batch, channels // step**2, step, step, height, width]
     axes = [*range(len(batch)), *(len(batch) + axis for axis in (0, 3, 1, 4, 2))]
-    return make.reshape(make.transpose(make.reshape(data, split), axes), node.type.dims)
+    return make.reshape(make.transpose(make.reshape(data, split), axes), node.tensor.dims)
 
 
 def _layout_transform(make: Maker, node: Node) -> Node:
     """Write a change of layout as a transpose of the blocks."""
     (data,), blocks, parts = node.operands, node.attrs.blocks, node.attrs.parts
     check_moved(node)
-    dims = data.type.dims
+    dims = data.tensor.dims
     wanted = [(axis, inner) for axis in range(len(dims)) for inner in range(1 + (axis in blocks))]
     if sorted(parts) != wanted:
         raise UnsupportedOp("the index map is not a permutation of axes and their blocks")

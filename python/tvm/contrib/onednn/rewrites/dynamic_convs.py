@@ -30,7 +30,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..ir.graph import Graph
-from ..ir.match import is_named, is_op, scalar_of, uncast
+from ..ir.match import is_named, is_op, only_user, scalar_of, uncast
 from ..ir.node import Node
 from ..ir.op_view import Tensor
 from ..ops.quantize import DEQUANTIZE, QUANTIZE
@@ -65,7 +65,7 @@ def fuse_dynamic_convs(graph: Graph, rules: Rules) -> None:
     """Compute convolutions of dynamically quantized data in float32."""
     fused: dict[tuple[str, Node, int], Node] = {}
     for node in graph.nodes:
-        if not is_op(node, *_CONVS) or node.type.dtype != "float32":
+        if not is_op(node, *_CONVS) or node.tensor.dtype != "float32":
             continue
         data = read_data(node.operands[0], node)
         weight = _weight(node.operands[1])
@@ -93,11 +93,11 @@ def _weight(node: Node) -> np.ndarray | None:
 
 def _bias(node: Node, data: DynamicData) -> _Bias | None:
     """Read the sum of a convolution with a bias that is rounded to multiples of a scale."""
-    user, *others = node.users or [None]
-    if user is None or others or not is_named(user, "add"):
+    user = only_user(node)
+    if user is None or not is_named(user, "add"):
         return None
     other = next((each for each in user.operands if each is not node), node)
-    shape = other.type.shape
+    shape = other.tensor.shape
     integers = uncast(other)
     if is_named(integers, "reshape"):
         integers = uncast(integers.operands[0])
@@ -126,7 +126,7 @@ def _unwrapped(node: Node) -> Node | None:
     if not is_named(wrapped, "floor_mod"):
         return None
     limits = [is_large.operands[1], less.operands[1], wrapped.operands[1]]
-    if not all(each.is_constant and each.type.dtype == "int64" for each in limits):
+    if not all(each.is_constant and each.tensor.dtype == "int64" for each in limits):
         return None
     if [int(each.value.reshape(-1)[0]) for each in limits] != [2**31, 2**32, 2**32]:
         return None

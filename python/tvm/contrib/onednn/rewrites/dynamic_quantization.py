@@ -89,14 +89,14 @@ def fuse_dynamic_quantization(graph: Graph, rules: Rules) -> None:
             continue
         data, result = reading.data, reading.result
         new = graph.call(DYNAMIC_DENSE, [data, *operands], result, result.type)
-        is_same = result.type.dims == (*data.type.dims[:-1], operands[0].type.shape[0])
+        is_same = result.tensor.dims == (*data.tensor.dims[:-1], operands[0].tensor.shape[0])
         if is_same and rules.refusal(new) is None:
             graph.fuse_into(result, new)
 
 
 def _read(node: Node) -> _Reading | None:
     """Read a matmul of a tensor that is quantized by its smallest and largest element."""
-    if not is_op(node, *_MATMULS) or node.type.dtype != "float32":
+    if not is_op(node, *_MATMULS) or node.tensor.dtype != "float32":
         return None
     data = node.operands[0]
     if is_named(data, "reshape"):
@@ -141,7 +141,7 @@ def read_data(node: Node, reader: Node) -> DynamicData | None:
     if not is_named(node, DEQUANTIZE):
         return None
     bits, scale, zero = map(untupled, node.operands)
-    if not is_named(bits, QUANTIZE) or bits.type.dtype != "uint8" or bits.scope != reader.scope:
+    if not is_named(bits, QUANTIZE) or bits.tensor.dtype != "uint8" or bits.scope != reader.scope:
         return None
     real, own_scale, own_zero = map(untupled, bits.operands)
     if uncast(zero) is not uncast(own_zero) or not _is_of_range(own_scale, own_zero, real):
@@ -157,7 +157,7 @@ def scaled(node: Node, scale: Node) -> tuple[Node, np.ndarray] | None:
         return None
     (product,) = node.users
     (other,) = [untupled(o) for o in product.operands if o is not node] or [node]
-    if product.type.dims != node.type.dims or product.scope != node.scope:
+    if product.tensor.dims != node.tensor.dims or product.scope != node.scope:
         return None
     if other is scale:
         return product, np.float32(1.0)
@@ -165,9 +165,9 @@ def scaled(node: Node, scale: Node) -> tuple[Node, np.ndarray] | None:
     factors = [operand for operand in factors if untupled(operand) is not scale]
     if len(factors) != 1 or not factors[0].is_constant:
         return None
-    shape, values = factors[0].type.shape, factors[0].value
+    shape, values = factors[0].tensor.shape, factors[0].value
     # One value, or one for each column.
-    is_row = bool(shape) and math.prod(shape) == shape[-1] == node.type.shape[-1]
+    is_row = bool(shape) and math.prod(shape) == shape[-1] == node.tensor.shape[-1]
     return (product, values.reshape(-1)) if is_row or math.prod(shape) == 1 else None
 
 
@@ -177,7 +177,7 @@ def _weight_of(node: Node) -> _Weight | None:
     is_transposed = node.name == "nn.dense" or node.attrs.transpose_b
     if is_named(weight, "transpose") and list(weight.attrs.axes or ()) in ([], [1, 0]):
         weight, is_transposed = weight.operands[0], not is_transposed
-    axis = len(weight.type.shape) - (2 if is_transposed else 1)
+    axis = len(weight.tensor.shape) - (2 if is_transposed else 1)
     if is_named(weight, DEQUANTIZE) and all(operand.is_constant for operand in weight.operands):
         source, (values, scale, zero) = weight.operands[0], (o.value for o in weight.operands)
         own = weight.attrs.axis % values.ndim
@@ -271,7 +271,7 @@ def _is_bound(node: Node, binary: str, reduction: str, data: Node) -> bool:
 
 def _is_reduced(node: Node, reduction: str, data: Node) -> bool:
     """Whether a node is a reduction of all elements of some data, in one step or several."""
-    is_scalar = math.prod(size or 0 for size in node.type.shape) == 1
+    is_scalar = math.prod(size or 0 for size in node.tensor.shape) == 1
     each = node
     while is_named(each, reduction) and each is not data:
         each = each.operands[0]

@@ -24,6 +24,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
+
 from .. import cpu
 from ..ir.graph import Graph
 from ..ir.node import Node
@@ -53,7 +55,7 @@ def propagate_nan(graph: Graph, rules: Rules) -> None:
 
 def _zero_or_nan(graph: Graph, node: Node, operand: Node) -> Node:
     """Return zero for each number, infinities among them, and NaN for NaN."""
-    zero = graph.constant(0.0, operand.type.dtype)
+    zero = graph.constant(np.asarray(0.0), operand.tensor.dtype)
     return graph.call("multiply", [graph.call("tanh", [operand], node), zero], node)
 
 

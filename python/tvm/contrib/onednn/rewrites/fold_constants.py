@@ -29,7 +29,7 @@ import numpy as np
 from ..ir.graph import Graph
 from ..ir.node import CALL, FIELD, TUPLE, Node
 from ..ir.numpy_types import numpy_type
-from ..ir.op_view import Tensor
+from ..ir.op_view import Tensor, tensor_of
 from ..ops.evaluate import constant_value
 from ..ops.quantize import DEQUANTIZE, QUANTIZE, quantized
 from ..ops.rules import Rules
@@ -101,12 +101,12 @@ def _is_known(node: Node) -> bool:
 def _constant(graph: Graph, node: Node) -> Node | None:
     if node.name in (DEQUANTIZE, "relax.dequantize"):
         # A weight may be multiplied by in 8 bits.
-        is_weight = node.is_call and node.args[0].dtype != "int32"
+        is_weight = node.is_call and tensor_of(node.args[0]).dtype != "int32"
         return None if is_weight else dequantized_constant(node)
     if node.name == QUANTIZE:
         values = [operand.value for operand in node.operands]
-        bits = quantized(*values, node.attrs.axis, node.type.dtype)
-        return None if bits is None else graph.constant(bits, node.type.dtype)
+        bits = quantized(*values, node.attrs.axis, node.tensor.dtype)
+        return None if bits is None else graph.constant(bits, node.tensor.dtype)
     return _evaluated(graph, node)
 
 
@@ -115,8 +115,8 @@ def _evaluated(graph: Graph, node: Node) -> Node | None:
     if not isinstance(node.type, Tensor) or None in node.type.shape:
         return None
     call = node.operands[0] if node.kind == FIELD else node
-    operands = [(each, math.prod(each.type.shape)) for each in _read(call)]
-    size = math.prod(node.type.shape)
+    operands = [(each, math.prod(each.tensor.shape)) for each in _read(call)]
+    size = math.prod(node.tensor.shape)
     if size > max(MOST_FILLED, sum(count for _, count in operands)):
         return None
     width = numpy_type(node.type.dtype).itemsize
@@ -141,7 +141,7 @@ def _filled(graph: Graph, node: Node) -> Node | None:
         if not node.operands[-1].is_constant:
             return None
         value = node.operands[-1].value
-    return graph.constant(np.broadcast_to(np.asarray(value), shape), node.type.dtype)
+    return graph.constant(np.broadcast_to(np.asarray(value), shape), node.tensor.dtype)
 
 
 def _selected(node: Node) -> Node | None:
@@ -153,5 +153,5 @@ def _selected(node: Node) -> Node | None:
     if values.size == 0 or values.any() != values.all():
         return None
     selected = node.operands[1] if np.all(values) else node.operands[2]
-    is_same = isinstance(node.type, Tensor) and selected.type.dims == node.type.dims
-    return selected if is_same and selected.type.dtype == node.type.dtype else None
+    is_same = isinstance(node.type, Tensor) and selected.tensor.dims == node.tensor.dims
+    return selected if is_same and selected.tensor.dtype == node.tensor.dtype else None

@@ -50,7 +50,7 @@ def fold_scale(graph: Graph, rules: Rules) -> list[Node]:
         if not is_op(node, *names):
             continue
         weight = node.operands[1]
-        if not weight.is_constant or weight.type.dtype != node.type.dtype:
+        if not weight.is_constant or weight.tensor.dtype != node.tensor.dtype:
             continue
         if rules.refusal(node) is None:
             folded += _fold(graph, rules, node)
@@ -64,7 +64,7 @@ def fold_scale(graph: Graph, rules: Rules) -> list[Node]:
 
 def _fold(graph: Graph, rules: Rules, root: Node) -> list[Node]:
     """Fold the longest chain of ops into a root; return the folded ops."""
-    dtype, last = root.type.dtype, None
+    dtype, last = root.tensor.dtype, None
     for each in ScaleWalk(root, rules).matches():
         values = (value for value in (each.weight, each.bias) if value is not None)
         constants = [rounded(value, dtype) for value in values]
@@ -83,7 +83,7 @@ def _fold(graph: Graph, rules: Rules, root: Node) -> list[Node]:
 
 
 def _is_better_written_out(node: Node, rules: Rules) -> bool:
-    data = node.operands[0].type
+    data = node.operands[0].tensor
     if rules.refusal(node) is not None:
         return True
     if not all(is_field(user, 0) for user in node.users):
@@ -94,7 +94,7 @@ def _is_better_written_out(node: Node, rules: Rules) -> bool:
 def _write_out(graph: Graph, rules: Rules, node: Node, affine: Affine) -> bool:
     """Replace the first result of a batch_norm with a multiply and an add, if possible."""
     data, *statistics = node.operands
-    rank, dtype = len(data.type.dims), data.type.dtype
+    rank, dtype = len(data.tensor.dims), data.tensor.dtype
     scale, shift = (rounded(along(each, affine.axis, rank), dtype) for each in affine[1:])
     if not all(np.isfinite(each.astype("float64")).all() for each in (scale, shift)):
         return False

@@ -26,6 +26,7 @@ import numpy as np
 from ..ir.graph import Graph
 from ..ir.match import closed_group, is_op
 from ..ir.node import Node
+from ..ir.op_view import tensor_of
 from ..ops.rules import Rules
 from .formulas import ROOTS, FormulaReader
 from .norm_readers import InstanceNormReader, LayerNormReader, Normalization, RMSNormReader
@@ -67,10 +68,10 @@ def fuse_formulas(graph: Graph, rules: Rules) -> None:
 
 def _may_be_same(new: Node, old: Node) -> bool:
     """Whether two tensors may have the same type."""
-    sizes = zip(new.type.shape, old.type.shape)
-    is_same_rank = len(new.type.shape) == len(old.type.shape)
+    sizes = zip(new.tensor.shape, old.tensor.shape)
+    is_same_rank = len(new.tensor.shape) == len(old.tensor.shape)
     is_same = is_same_rank and all(None in pair or pair[0] == pair[1] for pair in sizes)
-    return is_same and new.type.dtype == old.type.dtype
+    return is_same and new.tensor.dtype == old.tensor.dtype
 
 
 def _readings(graph: Graph, node: Node) -> Iterator[_Reading]:
@@ -115,20 +116,20 @@ def _of_vectors(graph: Graph, norm: Normalization, axis: int) -> list[Node] | No
     operands = [data]
     for vector, neutral in ((norm.gamma, 1.0), (norm.beta, 0.0)):
         if vector is None:
-            values = np.full(data.type.shape[axis], neutral)
-            operands.append(graph.constant(values, data.type.dtype))
+            values = np.full(data.tensor.shape[axis], neutral)
+            operands.append(graph.constant(values, data.tensor.dtype))
             continue
-        if len(vector.type.shape) != 1:
+        if len(vector.tensor.shape) != 1:
             if not vector.is_constant:
                 return None
-            vector = graph.constant(vector.value.reshape(-1), vector.type.dtype)
+            vector = graph.constant(vector.value.reshape(-1), vector.tensor.dtype)
         operands.append(vector)
     return operands
 
 
 def _between_casts(graph: Graph, node: Node) -> Iterator[_Reading]:
     """Yield the formulas that are computed in float32 of operands of the type of the result."""
-    dtype = node.type.dtype
+    dtype = node.tensor.dtype
     for reading in _readings(graph, node.operands[0]):
-        if all(o.name == "cast" and o.args[0].dtype == dtype for o in reading.operands):
+        if all(o.name == "cast" and tensor_of(o.args[0]).dtype == dtype for o in reading.operands):
             yield reading._replace(operands=[o.operands[0] for o in reading.operands])

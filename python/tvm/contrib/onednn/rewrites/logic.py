@@ -41,7 +41,7 @@ def _compared_to_infinity(comparison: str) -> Callable[[Maker, Node], Node]:
 
 
 def _check_truths(node: Node) -> None:
-    if any(arg.dtype != "bool" for arg in node.args):
+    if any(operand.tensor.dtype != "bool" for operand in node.operands):
         raise UnsupportedOp("an operand is not bool")
 
 

@@ -24,7 +24,7 @@ from .. import cpu
 from ..ir.dim import is_same
 from ..ir.graph import Graph
 from ..ir.node import Node
-from ..ir.op_view import Tensor
+from ..ir.op_view import Tensor, tensor_of
 from ..ops.tensors import VIEWED
 
 
@@ -59,23 +59,23 @@ class Maker:
 
     def reshape(self, data: Node, dims) -> Node:
         """Create a reshape; dimensions may be open."""
-        codes = codes_of(data.type.dims, dims)
+        codes = codes_of(data.tensor.dims, dims)
         if codes is None:
             raise UnsupportedOp(f"more than one open dimension of {list(dims)} is computed")
-        type_ = Tensor(tuple(dims), data.type.dtype)
+        type_ = Tensor(tuple(dims), data.tensor.dtype)
         return self.graph.call("reshape", [data], self.node, type_, newshape=codes, allowzero=False)
 
     def squeeze(self, data: Node, axes: list[int]) -> Node:
         """Create a squeeze."""
         new = self("squeeze", data, axis=axes)
-        is_by_position = codes_of(data.type.dims, new.type.dims) is not None
-        return self.reshape(data, new.type.dims) if is_by_position else new
+        is_by_position = codes_of(data.tensor.dims, new.tensor.dims) is not None
+        return self.reshape(data, new.tensor.dims) if is_by_position else new
 
     def expand_dims(self, data: Node, axis: int) -> Node:
         """Create an expand_dims."""
         new = self("expand_dims", data, axis=axis, num_newaxis=1)
-        is_by_position = codes_of(data.type.dims, new.type.dims) is not None
-        return self.reshape(data, new.type.dims) if is_by_position else new
+        is_by_position = codes_of(data.tensor.dims, new.tensor.dims) is not None
+        return self.reshape(data, new.tensor.dims) if is_by_position else new
 
 
 def codes_of(given, wanted) -> list[int] | None:
@@ -93,7 +93,7 @@ def codes_of(given, wanted) -> list[int] | None:
 
 def check_floats(node: Node, name: str = "data") -> str:
     """Return the type of the data if oneDNN computes with it."""
-    dtype = node.args[0].dtype
+    dtype = tensor_of(node.args[0]).dtype
     if dtype not in cpu.REAL or not cpu.computes(dtype):
         raise UnsupportedOp(f"{name} is {dtype}, which oneDNN does not support on this CPU")
     return dtype
@@ -101,6 +101,6 @@ def check_floats(node: Node, name: str = "data") -> str:
 
 def check_moved(node: Node) -> None:
     """Raise UnsupportedOp for data of a type that oneDNN cannot copy."""
-    dtype = node.args[0].dtype
+    dtype = tensor_of(node.args[0]).dtype
     if dtype not in VIEWED or (dtype in cpu.REAL and not cpu.computes(dtype)):
         raise UnsupportedOp(f"data is {dtype}")

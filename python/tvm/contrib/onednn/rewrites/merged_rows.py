@@ -41,9 +41,9 @@ def split_merged_rows(graph: Graph, rules: Rules) -> None:
             continue
         merged, weight = dense.operands
         data = merged.operands[0]
-        is_row = is_same(merged.type.dims[-1], data.type.dims[-1])
-        is_split = is_same_shape(node.type.dims[:-1], data.type.dims[:-1])
-        if not is_row or not is_split or not is_same(node.type.dims[-1], dense.type.dims[-1]):
+        is_row = is_same(merged.tensor.dims[-1], data.tensor.dims[-1])
+        is_split = is_same_shape(node.tensor.dims[:-1], data.tensor.dims[:-1])
+        if not is_row or not is_split or not is_same(node.tensor.dims[-1], dense.tensor.dims[-1]):
             continue
         new = graph.with_operands(dense, [data, weight])
         if add is not None:
@@ -57,7 +57,7 @@ def _layer_of(node: Node) -> tuple[Node | None, Node | None]:
     user, add, (data,) = node, None, node.operands[:1]
     if is_inside(data, user, "add"):
         layers = [each for each in data.operands if is_inside(each, data, "nn.dense")]
-        biases = [each for each in data.operands if len(each.type.dims) == 1]
+        biases = [each for each in data.operands if len(each.tensor.dims) == 1]
         if len(layers) != 1 or len(biases) != 1:
             return None, None
         user, add, data = data, data, layers[0]

@@ -50,7 +50,7 @@ def merge_equal(graph: Graph, rules: Rules) -> None:
     seen: dict[tuple, Node] = {}
     for node in graph.nodes:
         if node.is_constant:
-            if np.prod(node.type.shape) > _MOST_COMPARED:
+            if np.prod(node.tensor.shape) > _MOST_COMPARED:
                 continue
             value = node.value
             key = ("constant", str(value.dtype), value.shape, value.tobytes())
@@ -88,7 +88,7 @@ def fold_dequantized(graph: Graph, rules: Rules) -> None:
 def dequantized_constant(node: Node) -> Node:
     """Return the folded constant of a dequantize."""
     arrays = [operand.value.astype("float64") for operand in node.operands]
-    return constant(dequantized(*arrays, node.attrs.axis), node.type.dtype)
+    return constant(dequantized(*arrays, node.attrs.axis), node.tensor.dtype)
 
 
 def move_relu_first(graph: Graph, rules: Rules) -> None:
@@ -144,9 +144,9 @@ class _Mover:
         if _parameters(source) is None:
             is_known = scale.is_constant and zero_point.is_constant
             axis = self._rules.output_axis(node, axis) if is_known else None
-            if axis is None or bits.type.dtype not in EIGHT_BITS:
+            if axis is None or bits.tensor.dtype not in EIGHT_BITS:
                 return None
-        types = tuple(Tensor(value.dims, bits.type.dtype) for value in node.results)
+        types = tuple(Tensor(value.dims, bits.tensor.dtype) for value in node.results)
         new = self._graph.with_operands(node, [bits], types if node.returns_tuple else types[0])
         if not node.returns_tuple:
             return self._dequantize(new, source, axis)
@@ -156,7 +156,7 @@ class _Mover:
 
     def _dequantize(self, bits: Node, like: Node, axis: int) -> Node:
         attrs = {**vars(like.attrs), "axis": axis}
-        type_ = Tensor(bits.type.dims, like.type.dtype)
+        type_ = Tensor(bits.tensor.dims, like.tensor.dtype)
         return self._graph.call(DEQUANTIZE, [bits, *like.operands[1:]], bits, type_, **attrs)
 
     def _constant_weight(self, node: Node) -> Node | None:
@@ -166,11 +166,11 @@ class _Mover:
             return None
         if is_op(bits, "nn.pad"):
             return self._padded(node, bits)
-        if not bits.is_constant or bits.type.dtype not in EIGHT_BITS:
+        if not bits.is_constant or bits.tensor.dtype not in EIGHT_BITS:
             return None
         values, zero, axis = bits.value, zero_point.value, node.attrs.axis
         moved = symmetric(values, along(zero, axis, values.ndim)) if zero.any() else None
-        if moved is None and bits.type.dtype == "uint8" and not zero.any():
+        if moved is None and bits.tensor.dtype == "uint8" and not zero.any():
             moved = symmetric(values, zero.reshape(-1)[0])
         if moved is None:
             return None
@@ -192,8 +192,8 @@ class _Mover:
         if float(value.value.reshape(())) != known[1]:
             return None
         dequantized = self._dequantize(data, node, node.attrs.axis)
-        zero = self._graph.constant(np.array(0.0), node.type.dtype)
-        type_ = Tensor(pad.type.dims, node.type.dtype)
+        zero = self._graph.constant(np.array(0.0), node.tensor.dtype)
+        type_ = Tensor(pad.tensor.dims, node.tensor.dtype)
         return self._graph.call("nn.pad", [dequantized, zero], pad, type_, **vars(pad.attrs))
 
     def _quantize(self, node: Node) -> Node | None:
@@ -214,22 +214,22 @@ class _Mover:
     def _in_8_bits(self, dequantized: Node, quantize: Node) -> Node:
         """Return the quantized tensor, without a new quantize if it exists."""
         if is_op(dequantized, DEQUANTIZE) and _parameters(dequantized) == _parameters(quantize):
-            if dequantized.operands[0].type.dtype == quantize.type.dtype:
+            if dequantized.operands[0].tensor.dtype == quantize.tensor.dtype:
                 return dequantized.operands[0]
-        type_ = Tensor(dequantized.type.dims, quantize.type.dtype)
+        type_ = Tensor(dequantized.tensor.dims, quantize.tensor.dtype)
         operands = [dequantized, *quantize.operands[1:]]
         return self._graph.call(QUANTIZE, operands, quantize, type_, **vars(quantize.attrs))
 
     def _clipped(self, node: Node) -> Node | None:
         """Move a clip of 8-bit integers before the quantize that makes them."""
         (bits,) = node.operands
-        is_clip_of_bits = node.type.dtype in EIGHT_BITS and bits.name == QUANTIZE
+        is_clip_of_bits = node.tensor.dtype in EIGHT_BITS and bits.name == QUANTIZE
         known = _parameters(bits) if is_clip_of_bits else None
         if known is None or bits.users != [node]:
             return None
         attrs = node.attrs
         low, high = (0.0, np.inf) if node.name == "nn.relu" else (attrs.a_min, attrs.a_max)
-        low, high = real_bounds(float(low), float(high), known, node.type.dtype)
+        low, high = real_bounds(float(low), float(high), known, node.tensor.dtype)
         dequantized = self._graph.call("clip", bits.operands[:1], node, a_min=low, a_max=high)
         return self._graph.with_operands(bits, [dequantized, *bits.operands[1:]])
 
@@ -241,11 +241,11 @@ class _Mover:
         sources = fields.operands
         if not all(is_op(source, DEQUANTIZE) for source in sources):
             return None
-        known = {(_parameters(source), source.operands[0].type.dtype) for source in sources}
+        known = {(_parameters(source), source.operands[0].tensor.dtype) for source in sources}
         if len(known) > 1 or _parameters(sources[0]) is None:
             return None
         bits = self._graph.tuple([source.operands[0] for source in sources], node)
-        type_ = Tensor(node.type.dims, bits.type[0].dtype)
+        type_ = Tensor(node.tensor.dims, bits.type[0].dtype)
         joined = self._graph.call("concatenate", [bits], node, type_, **vars(node.attrs))
         return self._dequantize(joined, sources[0], -1)
 
@@ -262,6 +262,6 @@ def _parameters(node: Node) -> tuple[float, int] | None:
     """Return the scale and the zero point of a quantize or dequantize of 8 bits, if known."""
     bits = node.operands[0] if node.name == DEQUANTIZE else node
     scale, zero_point = node.operands[1:]
-    if bits.type.dtype not in EIGHT_BITS or not (scale.is_constant and zero_point.is_constant):
+    if bits.tensor.dtype not in EIGHT_BITS or not (scale.is_constant and zero_point.is_constant):
         return None
     return parameters(scale.type, zero_point.type)

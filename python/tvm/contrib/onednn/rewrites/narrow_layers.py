@@ -32,6 +32,7 @@ import numpy as np
 from ..ir.graph import Graph
 from ..ir.match import is_op
 from ..ir.node import Node
+from ..ir.op_view import tensor_of
 from ..ops.recurrent import GATES
 from ..ops.rules import Rules
 
@@ -64,10 +65,10 @@ def layers_in_float32(graph: Graph, rules: Rules) -> Counter:
 
 def _is_wide(node: Node) -> bool:
     """Whether a node is a float32 layer with constant float32 weights."""
-    if not is_op(node, *GATES) or node.type[0].dtype != "float32":
+    if not is_op(node, *GATES) or tensor_of(node.results[0]).dtype != "float32":
         return False
     weights = node.operands[1:3]
-    return all(each.is_constant and each.type.dtype == "float32" for each in weights)
+    return all(each.is_constant and each.tensor.dtype == "float32" for each in weights)
 
 
 def _why_not(node: Node, rules: Rules) -> str | None:

@@ -23,11 +23,11 @@ be missing, and each step may be written in another way.
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 from ..ir.match import has_name, orders, scalar_of
 from ..ir.node import Node
+from ..ops.tensors import known_product
 
 
 class Normalization(NamedTuple):
@@ -47,7 +47,7 @@ class LayerNormReader:
     """Matches layer normalization."""
 
     # The last ops of one: the summand, the factor, or what divides by the root.
-    roots = ("add", "multiply", "divide")
+    roots: tuple[str, ...] = ("add", "multiply", "divide")
     # The axis of the data that factors and summands lie along.
     axis = -1
 
@@ -61,11 +61,11 @@ class LayerNormReader:
 
     def _is_vector(self, node: Node, data: Node) -> bool:
         """Whether an operand has one value for each item of the axis."""
-        shape, out = node.type.shape, data.type.shape
+        shape, out = node.tensor.shape, data.tensor.shape
         if None in shape or not 0 < len(shape) <= len(out):
             return False
         shape = (1,) * (len(out) - len(shape)) + shape
-        return shape[self.axis] == out[self.axis] == math.prod(shape)
+        return None not in shape and shape[self.axis] == out[self.axis] == known_product(shape)
 
     def _scaled(self, node: Node) -> Normalization | None:
         """Match a normalization, perhaps followed by a scale."""
@@ -79,7 +79,7 @@ class LayerNormReader:
         """Read (x - mean) / sqrt(variance + epsilon)."""
         pairs = orders(node, "multiply")
         if has_name(node, "divide"):
-            pairs = [tuple(node.operands)]
+            pairs = [(node.operands[0], node.operands[1])]
         for centred, factor in pairs:
             data = self._centred(centred)
             if data is None:
@@ -152,10 +152,10 @@ class LayerNormReader:
 
     def _is_along(self, node: Node, data: Node) -> bool:
         """Whether a reduction of data is along the axes of what is normalized, which are kept."""
-        attrs, shape = node.attrs, data.type.shape
+        attrs, shape = node.attrs, data.tensor.shape
         axes = sorted(int(axis) % len(shape) for axis in attrs.axis or ())
         is_all = axes and axes == self._axes(len(shape)) and shape[self.axis] is not None
-        return is_all and attrs.keepdims and not attrs.exclude
+        return bool(is_all and attrs.keepdims and not attrs.exclude)
 
     def _axes(self, rank: int) -> list[int]:
         """Return the axes of what is normalized together, for data of a rank."""

@@ -32,7 +32,7 @@ import numpy as np
 
 from ..ir.match import is_op, only_user
 from ..ir.node import Node
-from ..ir.op_view import OpView
+from ..ir.op_view import OpView, tensor_of
 from ..ops.int8 import is_dequantized
 from ..ops.operands import BIAS_OPS
 from ..ops.quantize import DEQUANTIZE, symmetric
@@ -85,8 +85,8 @@ def _is_matmul(call: OpView) -> bool:
     """Whether a convolution multiplies each spatial position by a matrix, in channels-last."""
     if call.name != "nn.conv2d":
         return False
-    attrs, shape = call.attrs, call.result.shape
-    kernel = dict(zip(attrs.kernel_layout, call.args[1].shape))
+    attrs, shape = call.attrs, tensor_of(call.result).shape
+    kernel = dict(zip(attrs.kernel_layout, tensor_of(call.args[1]).shape))
     return (
         attrs.data_layout == "NHWC"
         and attrs.out_layout in ("", "NHWC")
@@ -95,7 +95,7 @@ def _is_matmul(call: OpView) -> bool:
         and set(ints(attrs.strides) or ()) == {1}
         and set(ints(attrs.padding) or ()) == {0}
         # A reshape back has a place for one open dimension.
-        and None not in (*shape[1:], call.args[0].shape[-1])
+        and None not in (*shape[1:], tensor_of(call.args[0]).shape[-1])
     )
 
 
@@ -106,7 +106,7 @@ def _needs_zero_point(weight: OpView) -> bool:
         return False
     if any(math.prod(arg.shape) != 1 for arg in parameters):
         return False
-    return symmetric(data.value, weight.args[2].value.reshape(())) is None
+    return symmetric(data.value, tensor_of(weight.args[2]).value.reshape(())) is None
 
 
 def _bias(conv: Node, rules: Rules) -> tuple[Node, Node] | None:
@@ -117,7 +117,7 @@ def _bias(conv: Node, rules: Rules) -> tuple[Node, Node] | None:
     first, bias = user.operands
     if first is not conv or not bias.is_constant:
         return None
-    return (user, bias) if rules.is_per_channel(conv, user, bias.type.shape) else None
+    return (user, bias) if rules.is_per_channel(conv, user, bias.tensor.shape) else None
 
 
 def matrix_of(conv: OpView, weight: OpView) -> np.ndarray:
@@ -129,7 +129,7 @@ def matrix_of(conv: OpView, weight: OpView) -> np.ndarray:
         The convolution, and the dequantize of its weight.
     """
     layout = conv.attrs.kernel_layout
-    matrix = np.squeeze(weight.args[0].value, (layout.index("H"), layout.index("W")))
+    matrix = np.squeeze(tensor_of(weight.args[0]).value, (layout.index("H"), layout.index("W")))
     return np.ascontiguousarray(matrix.T if layout.index("I") < layout.index("O") else matrix)
 
 

@@ -21,6 +21,8 @@ In the pre-activated ResNet-50 this saves a tenth of the work.
 
 from __future__ import annotations
 
+from typing import Any
+
 from ..ir.graph import Graph
 from ..ir.node import FIELD, Node
 from ..ops.rules import Rules
@@ -61,7 +63,7 @@ def _subsampled(graph: Graph, data: Node, part: Subsample) -> Node:
         bits = _subsampled(graph, bits, part._replace(is_dequantized=False))
         return graph.with_operands(data, [bits, *parameters])
     count = len(part.strides)
-    more = {"count_include_pad": False} if part.op.startswith("avg") else {}
+    more: dict[str, Any] = {"count_include_pad": False} if part.op.startswith("avg") else {}
     return graph.call(
         f"nn.{part.op}",
         [data],

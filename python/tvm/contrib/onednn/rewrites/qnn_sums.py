@@ -59,7 +59,7 @@ def read_sum(graph: Graph, node: Node, scale: np.ndarray, axis: int = -1) -> lis
     result, operands : list[Node] | None
         What computes the same in float32, and the tensors that it reads.
     """
-    rank, steps = len(node.type.dims), []
+    rank, steps = len(node.tensor.dims), []
     while is_op(node, *BIAS_OPS, "nn.relu"):
         step = node
         # The constant may be first.
@@ -74,6 +74,7 @@ def read_sum(graph: Graph, node: Node, scale: np.ndarray, axis: int = -1) -> lis
     if row is None or not node.is_call:
         return None
     view = OpView(row.name, node.args[:2], node.results, node.attrs)
+    assert row.weight_axis is not None and row.channel_axis is not None
     weight_axis, channel_axis = row.weight_axis(view), row.channel_axis(view)
     data, weight, data_zero, weight_zero, data_scale, _ = node.operands
     merged = None
@@ -89,7 +90,7 @@ def read_sum(graph: Graph, node: Node, scale: np.ndarray, axis: int = -1) -> lis
     if weight_scale.size == 1:
         weight_scale = weight_scale.reshape(())
     # A constant of more dimensions may have been added, which moves the axis.
-    elif rank != len(node.type.dims) or weight_axis is None or axis % rank != channel_axis:
+    elif rank != len(node.tensor.dims) or weight_axis is None or axis % rank != channel_axis:
         return None
     values = weight if merged is None else graph.constant(weight.value.reshape(merged))
     scales = graph.constant(weight_scale)
@@ -123,7 +124,7 @@ def _after_sum(
     """
     if not bias:
         return graph.call("nn.relu", [as_float], step)
-    (values,), rank = bias, len(step.type.dims)
+    (values,), rank = bias, len(step.tensor.dims)
     if step.name == "nn.bias_add":
         bias_axis = step.attrs.axis % rank
         if scale.size == 1 or bias_axis == axis:

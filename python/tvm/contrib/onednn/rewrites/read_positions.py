@@ -31,7 +31,7 @@ from ..ir.dim import is_same
 from ..ir.graph import Graph
 from ..ir.match import is_field, is_op
 from ..ir.node import FIELD, Node
-from ..ir.op_view import OpView
+from ..ir.op_view import OpView, tensor_of
 from ..ops.quantize import DEQUANTIZE, QUANTIZE, is_per_tensor
 from ..ops.rules import Rules
 from ..ops.tensors import ints
@@ -58,7 +58,7 @@ class _Conv:
         self.strides = [1] * len(layout)
         for axis, stride in zip(self.axes, strides):
             self.strides[axis] = stride
-        kernel = dict(zip(attrs.kernel_layout, call.args[1].shape))
+        kernel = dict(zip(attrs.kernel_layout, tensor_of(call.args[1]).shape))
         window = [kernel[letter] for letter in layout if letter in SPATIAL]
         self.is_pointwise = math.prod(window) == 1 and not any(ints(attrs.padding))
 
@@ -193,7 +193,7 @@ class ReadPositions:
         Two open sizes must be the same in every call: of others, the shorter ones of different
         sizes could match.
         """
-        dims, result = operand.type.dims, user.type.dims
+        dims, result = operand.tensor.dims, user.tensor.dims
         if len(dims) != len(result):
             return False
         axes = (axis for axis, step in enumerate(steps or ()) if step > 1)
@@ -260,7 +260,7 @@ class ReadPositions:
 
 def _sizes(operand: Node, user: Node) -> tuple[int | None, ...]:
     """Return the shape of a broadcast operand, with a dimension for each of the result."""
-    shape, rank = operand.type.shape, len(user.type.shape)
+    shape, rank = operand.tensor.shape, len(user.tensor.shape)
     if is_op(user, "nn.bias_add", DEQUANTIZE, QUANTIZE) and shape:
         # A vector along an axis, or a scale of one element.
         sizes = [1] * rank

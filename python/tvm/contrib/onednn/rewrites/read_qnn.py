@@ -82,13 +82,13 @@ def _is_accepted(new: Node, old: Node, rules: Rules) -> bool:
         # TVM computes a scalar, such as a zero point, for the op that has it as a parameter, and
         # casts a bias in int32.
         is_scalar = isinstance(node.type, Tensor) and not node.type.dims
-        is_bias = node.name == "cast" and node.operands[0].type.dtype == "int32"
+        is_bias = node.name == "cast" and node.operands[0].tensor.dtype == "int32"
         if node.kind == CALL and not (is_scalar or is_bias) and rules.refusal(node) is not None:
             return False
     types = (new.type, old.type)
     if not all(isinstance(type_, Tensor) for type_ in types):
         return False
-    return new.type.dtype == old.type.dtype and new.type.shape == old.type.shape
+    return new.tensor.dtype == old.tensor.dtype and new.tensor.shape == old.tensor.shape
 
 
 class _Reader:
@@ -123,11 +123,11 @@ class _Reader:
         if not is_op(cast, "cast"):
             return None
         data = cast.operands[0]
-        return data if data.type.dtype in EIGHT_BITS else None
+        return data if data.tensor.dtype in EIGHT_BITS else None
 
     def requantized(self, node: Node) -> Reading | None:
         """Read qnn.requantize, of a sum in int32 or of any other integers."""
-        dtype = node.type.dtype
+        dtype = node.tensor.dtype
         return self._requantized(node, dtype) if dtype in EIGHT_BITS else None
 
     def _requantized(
@@ -213,7 +213,7 @@ class _Reader:
         if not is_op(pool, *_POOLS):
             return None
         source = self._bytes(pool.operands[0])
-        if source is None or source.type.dtype != dtype:
+        if source is None or source.tensor.dtype != dtype:
             return None
         one, zero = self._constant(1.0, "float32"), self._constant(0, "int32")
         as_float = self._call(pool.name, self._dequantize(source, one, zero), **vars(pool.attrs))
@@ -226,11 +226,11 @@ class _Reader:
         """
         cast, zero = node.operands
         data = self._bytes(cast)
-        if data is None or node.type.dtype != "float32":
+        if data is None or node.tensor.dtype != "float32":
             return None
-        shape, one = zero.type.shape, self._constant(1.0, "float32")
+        shape, one = zero.tensor.shape, self._constant(1.0, "float32")
         is_one = math.prod(-1 if size is None else size for size in shape) == 1
-        if not is_one and shape != data.type.shape[-1:]:
+        if not is_one and shape != data.tensor.shape[-1:]:
             return None
         values = values_of(zero)
         if values is not None:
@@ -252,7 +252,7 @@ class _Reader:
         values = values_of(weight)
         if values is None or not values.size or not is_op(data, DEQUANTIZE):
             return None
-        if weight.type.dtype != "float32" or data.operands[0].type.dtype not in EIGHT_BITS:
+        if weight.tensor.dtype != "float32" or data.operands[0].tensor.dtype not in EIGHT_BITS:
             return None
         as_float = self._integers(values)
         return as_float and [self._call(node.name, data, as_float, **vars(node.attrs)), data]
@@ -277,7 +277,7 @@ class _Reader:
         (product,) = node.operands
         if not isinstance(node.type, Tensor) or node.type.dtype != "float32":
             return None
-        if is_op(product, "add") and product.type.dtype == "int32":
+        if is_op(product, "add") and product.tensor.dtype == "int32":
             for addend, bias in (product.operands, product.operands[::-1]):
                 reading = self._integer_product(addend)
                 if reading is not None:
@@ -287,7 +287,7 @@ class _Reader:
         return self._integer_product(product)
 
     def _integer_product(self, product: Node) -> Reading | None:
-        if not is_op(product, *_PRODUCTS) or product.type.dtype != "int32":
+        if not is_op(product, *_PRODUCTS) or product.tensor.dtype != "int32":
             return None
         as_float, inputs = [], []
         for operand in product.operands:
@@ -319,13 +319,13 @@ class _Reader:
             values = (node if data is None else data).value.astype("int32") - zero.value
             as_float = self._integers(values) if values.size else None
             return as_float and [as_float]
-        if data is None or zero.type.dtype != "int32" or zero.type.shape:
+        if data is None or zero.tensor.dtype != "int32" or zero.tensor.shape:
             return None
         return [self._dequantize(data, self._constant(1.0, "float32"), zero), data, zero]
 
     def binary(self, node: Node) -> Reading | None:
         """Read qnn.add, qnn.subtract or qnn.mul."""
-        dtype = node.type.dtype
+        dtype = node.tensor.dtype
         if dtype not in EIGHT_BITS:
             return None
         axes = [int(getattr(node.attrs, name, -1)) for name in ("lhs_axis", "rhs_axis")]
@@ -337,7 +337,7 @@ class _Reader:
 
     def unary(self, node: Node) -> Reading | None:
         """Read a QNN op of one operand."""
-        dtype = node.type.dtype
+        dtype = node.tensor.dtype
         if dtype not in EIGHT_BITS or len(node.operands) != 5:
             return None
         data, scale, zero, out_scale, out_zero = node.operands
@@ -358,7 +358,7 @@ class _Reader:
     def concatenated(self, node: Node) -> Reading | None:
         """Read qnn.concatenate of tensors that are given one by one."""
         *tuples, out_scale, out_zero = node.operands
-        dtype = node.type.dtype
+        dtype = node.tensor.dtype
         if dtype not in EIGHT_BITS or not all(each.kind == TUPLE for each in tuples):
             return None
         parts, scales, zeros = (each.operands for each in tuples)

@@ -69,10 +69,10 @@ def hoist_input_products(graph: Graph, rules: Rules) -> None:
             for each in step.weights:
                 if each not in digests:
                     digests[each] = hashlib.sha256(each.value.tobytes()).digest()
-            key = source, step.part.type.shape, *(digests[each] for each in step.weights)
+            key = source, step.part.tensor.shape, *(digests[each] for each in step.weights)
             layers[key].append(step)
     for (source, shape, *_), steps in layers.items():
-        count = source.type.shape[0]
+        count = source.tensor.shape[0]
         if None in shape or sorted(step.index for step in steps) != list(range(count)):
             continue
         layer = _Layer(graph, source, steps[0])
@@ -118,7 +118,7 @@ def _source(part: Node) -> tuple[Node | None, int]:
     if part.kind == FIELD and part.operands[0].name == "split":
         split = part.operands[0]
         source = split.operands[0]
-        count, *rest = source.type.shape
+        count, *rest = source.tensor.shape
         is_first = split.attrs.axis in (0, -1 - len(rest))
         if is_first and 1 < len(split.results) == count:
             return source, part.attrs.index
@@ -128,12 +128,12 @@ def _source(part: Node) -> tuple[Node | None, int]:
 def _with_biases(dense: Node) -> tuple[list[Node], list[Node]]:
     """Return a matmul and the additions of biases after it, and the biases."""
     ops, biases = [dense], []
-    shape = dense.type.shape
+    shape = dense.tensor.shape
     while len(users := ops[-1].users) == 1 and is_op(users[0], *BIAS_OPS):
         others = [operand for operand in users[0].operands if operand is not ops[-1]]
         if len(others) != 1 or not others[0].is_constant:
             break
-        if not is_per_channel(users[0], others[0].type.shape, shape, channel_axis=1):
+        if not is_per_channel(users[0], others[0].tensor.shape, shape, channel_axis=1):
             break
         ops.append(users[0])
         biases.append(others[0])
@@ -155,7 +155,7 @@ class _Layer:
 
     def __init__(self, graph: Graph, source: Node, step: _Step):
         self._graph, self._source = graph, source
-        self._rows, self._width = step.part.type.shape
+        self._rows, self._width = step.part.tensor.shape
         dense = step.ops[0]
         out = dense.attrs.out_dtype
         self._attrs = {"out_dtype": out} if out else {}
@@ -164,7 +164,7 @@ class _Layer:
         halves = values[:, : self._width], values[:, self._width :]
         self._weights = [graph.constant(half.copy()) for half in halves]
         total = sum(bias.value.astype("float64").reshape(-1) for bias in biases)
-        self._bias = graph.constant(total, biases[0].type.dtype) if biases else None
+        self._bias = graph.constant(total, biases[0].tensor.dtype) if biases else None
         self._product: Node | None = None
 
     def step(self, step: _Step) -> Node:

@@ -192,12 +192,12 @@ class _LayerReader:
         graph, step = self._graph, layer.steps[-1]
         if sequence not in self._data:
             self._data[sequence] = sequence_of(graph, sequence, layer.steps[0].h)
-        dtypes = [step.h.type.dtype] * 2 + ["float32"]
+        dtypes = [step.h.tensor.dtype] * 2 + ["float32"]
         constants = [graph.constant(array, dtype) for array, dtype in zip(arrays, dtypes)]
         operands = [self._data[sequence], *constants]
         states = [] if initial.is_zero else initial.states(step.name)
         for state in states:
-            if len(state.type.dims) == 2:
+            if len(state.tensor.dims) == 2:
                 state = graph.call("expand_dims", [state], step.h, axis=0, num_newaxis=1)
             operands.append(state)
         attrs: dict[str, object] = {
@@ -225,7 +225,7 @@ class _LayerReader:
         if node in self.positions:
             return _Position(*self.positions[node])
         if is_joined(node) and node.name == "concatenate":
-            is_last = node.attrs.axis in (-1, len(node.type.dims) - 1)
+            is_last = node.attrs.axis in (-1, len(node.tensor.dims) - 1)
             return self._position([(each, None) for each in node.operands[0].operands if is_last])
         place = position_of(node)
         if place is None:

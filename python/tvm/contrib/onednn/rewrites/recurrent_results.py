@@ -96,7 +96,7 @@ def sequence_of(graph: Graph, sequence, like: Node) -> Node:
     y = graph.field_of(sequence.node, 0)
     if sequence.halves is None:
         return y
-    width = y.type.dims[2] // 2
+    width = y.tensor.dims[2] // 2
     begin = width * sequence.halves.index(sequence)
     return _part(graph, y, 2, begin, begin + width)
 
@@ -181,13 +181,13 @@ class Results:
 
     def _row(self, data: Node, index: int, h: Node) -> Node:
         """Return a position along the first axis, with the dimensions of a state."""
-        row = data if data.type.dims[0] == 1 else _part(self._graph, data, 0, index, index + 1)
-        is_row = len(h.type.dims) == 3
+        row = data if data.tensor.dims[0] == 1 else _part(self._graph, data, 0, index, index + 1)
+        is_row = len(h.tensor.dims) == 3
         return row if is_row else self._graph.call("squeeze", [row], row, axis=[0])
 
     def _last_states(self, node: Node) -> Node | None:
         """Return the last states of both directions that a node puts together."""
-        if not is_joined(node) or node.attrs.axis not in (0, -len(node.type.dims)):
+        if not is_joined(node) or node.attrs.axis not in (0, -len(node.tensor.dims)):
             return None
         elements = node.operands[0].operands
         layer = self._positions.get(elements[0], (None,))[0] or self._by_c.get(elements[0])
@@ -202,10 +202,10 @@ class Results:
         self, node: Node, is_reverse: bool = False, like: Node | None = None
     ) -> Node | None:
         """Return the states of all steps that a node puts together; None for other nodes."""
-        if not is_joined(node) or node.attrs.axis not in (0, -len(node.type.dims)):
+        if not is_joined(node) or node.attrs.axis not in (0, -len(node.tensor.dims)):
             return None
         elements = node.operands[0].operands
-        if node.name == "concatenate" and any(each.type.dims[:1] != (1,) for each in elements):
+        if node.name == "concatenate" and any(each.tensor.dims[:1] != (1,) for each in elements):
             return None
         result = self._sequence(elements, is_reverse)
         return result if result is None else self._reshaped(result, like or node)
@@ -225,8 +225,8 @@ class Results:
                 return None
             y = self._y_of(layer)
             # The states of some importers have a first dimension of 1.
-            is_matrix = len(first.type.dims) == 2
-            return y if is_matrix else self._reshaped(y, first, (len(order), *first.type.dims))
+            is_matrix = len(first.tensor.dims) == 2
+            return y if is_matrix else self._reshaped(y, first, (len(order), *first.tensor.dims))
         is_alike = all(
             each.kind == first.kind
             and each.name == first.name
@@ -249,7 +249,7 @@ class Results:
     def _joined(self, elements: list[Node], is_reverse: bool) -> Node | None:
         """Return the sequence of nodes that put both directions of a layer together."""
         first = elements[0]
-        if not is_joined(first) or len(first.operands[0].operands[0].type.dims) != 2:
+        if not is_joined(first) or len(first.operands[0].operands[0].tensor.dims) != 2:
             return None
         halves = [self._positions.get(each, (None,))[0] for each in first.operands[0].operands]
         layer = halves[0]
@@ -270,7 +270,7 @@ class Results:
         if first.name == "concatenate":
             return y if axis in (-1, 1) else None
         make = Maker(self._graph, first)
-        steps, sequences, width = y.type.dims
+        steps, sequences, width = y.tensor.dims
         split = make.reshape(y, (steps, sequences, 2, width // 2))
         return make.transpose(split, [0, 2, 1, 3]) if axis in (0, -3) else None
 
@@ -279,23 +279,23 @@ class Results:
         if node.kind == TUPLE:
             return self._graph.tuple(operands, node)
         if node.name in _RESHAPES:
-            return self._reshaped(operands[0], node, (steps, *node.type.dims))
+            return self._reshaped(operands[0], node, (steps, *node.tensor.dims))
         axis = node.attrs.axis
         axis = axis + 1 if axis >= 0 else axis
         return self._graph.call(node.name, operands, node, axis=axis)
 
     def _reshaped(self, data: Node, like: Node, dims: tuple | None = None) -> Node | None:
         """Return data with the dimensions of a node, or others; at most one may be open."""
-        dims = like.type.dims if dims is None else dims
+        dims = like.tensor.dims if dims is None else dims
         if data.name == "reshape" and not data.is_live:
             data = data.operands[0]
-        shape, given = _known(dims), _known(data.type.dims)
+        shape, given = _known(dims), _known(data.tensor.dims)
         if shape.count(-1) > 1:
             return None
         # Of the same number of elements, the open dimensions are equal, too.
         if shape == given:
             return data
-        type_ = Tensor(tuple(dims), data.type.dtype)
+        type_ = Tensor(tuple(dims), data.tensor.dtype)
         return self._graph.call("reshape", [data], like, type_, newshape=shape, allowzero=False)
 
     def _reversed(self, node: Node) -> Node | None:
@@ -303,6 +303,6 @@ class Results:
         if not is_reverse_of_steps(node):
             return None
         stacked = node.operands[0]
-        while stacked.name in _RESHAPES and stacked.type.dims[:1] == node.type.dims[:1]:
+        while stacked.name in _RESHAPES and stacked.tensor.dims[:1] == node.tensor.dims[:1]:
             stacked = stacked.operands[0]
         return self._stacked(stacked, is_reverse=True, like=node)

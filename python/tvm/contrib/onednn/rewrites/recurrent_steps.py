@@ -81,7 +81,7 @@ class Gate:
     """
 
     def __init__(self, node: Node):
-        self.width = node.type.dims[-1]
+        self.width = node.tensor.dims[-1]
         self.products: list[Product] = []
         self.biases: list[tuple[Node, slice]] = []
         self.ops: list[Node] = []
@@ -105,7 +105,7 @@ class Gate:
             data, weight = node.operands
             column = 0
             for part in self._parts(data):
-                columns = slice(column, column + part.type.dims[-1])
+                columns = slice(column, column + part.tensor.dims[-1])
                 self.products.append(Product(part, weight, slice(begin, end), columns))
                 column = columns.stop
 
@@ -116,14 +116,14 @@ class Gate:
         biases = []
         while dense is not None and is_op(dense, "add"):
             data, bias = sorted(dense.operands, key=lambda operand: operand.is_constant)
-            is_bias = bias.is_constant and bias.type.shape == dense.type.dims[-1:]
+            is_bias = bias.is_constant and bias.tensor.shape == dense.tensor.dims[-1:]
             biases.append((bias, slice(begin, end)))
-            dense = data if is_bias and data.type.dims == dense.type.dims else None
+            dense = data if is_bias and data.tensor.dims == dense.tensor.dims else None
         if dense is None or not self._is_dense(dense):
             self.products.append(Product(node, None, slice(begin, end), slice(0, 0)))
             return
         data, weight = dense.operands
-        columns = slice(0, weight.type.shape[1])
+        columns = slice(0, weight.tensor.shape[1])
         self.biases += biases
         self.products.append(Product(node, weight, slice(begin, end), columns, data))
 
@@ -141,7 +141,7 @@ class Gate:
             is_whole = all(_is_addend(operand, node) for operand in node.operands)
             return [(operand, begin) for operand in node.operands] if is_whole else None
         if node.name == "strided_slice":
-            first = first_of_slice(node, len(node.type.dims) - 1)
+            first = first_of_slice(node, len(node.tensor.dims) - 1)
             return None if first is None else [(node.operands[0], begin + first)]
         return None
 
@@ -150,7 +150,7 @@ class Gate:
         if not is_op(node, "nn.dense"):
             return False
         data, weight = node.operands
-        return weight.is_constant and data.type.dtype == node.type.dtype == weight.type.dtype
+        return weight.is_constant and data.tensor.dtype == node.tensor.dtype == weight.tensor.dtype
 
     def _parts(self, data: Node) -> list[Node]:
         """Return what is concatenated along the inputs of a matmul."""
@@ -165,7 +165,7 @@ class Gate:
 def first_of_slice(node: Node, axis: int) -> int | None:
     """Return where a strided slice begins if it is a range of an axis, and all of the others."""
     first = 0
-    data = node.operands[0].type.dims
+    data = node.operands[0].tensor.dims
     parts = dict(sliced(node.attrs, len(data)))
     for k, part in parts.items():
         begin = part.start or 0
@@ -173,7 +173,7 @@ def first_of_slice(node: Node, axis: int) -> int | None:
             return None
         if k == axis:
             first = begin
-        elif begin or data[k] != node.type.dims[k]:
+        elif begin or data[k] != node.tensor.dims[k]:
             return None
     return first
 
@@ -184,19 +184,19 @@ def position_of(node: Node) -> tuple[Node, int] | None:
     row = node
     while is_op(row, "squeeze", "reshape"):
         row = row.operands[0]
-        if row.type.dims != (1, *dims):
+        if row.tensor.dims != (1, *dims):
             return None
     source, index = None, None
-    if row.type.dims == (1, *dims) and row.kind == FIELD and row.operands[0].name == "split":
+    if row.tensor.dims == (1, *dims) and row.kind == FIELD and row.operands[0].name == "split":
         split = row.operands[0]
         source, index = split.operands[0], row.attrs.index
-        is_first = split.attrs.axis in (0, -len(source.type.dims))
-        source = source if is_first and len(split.results) == source.type.dims[0] else None
-    elif row.type.dims == (1, *dims) and is_op(row, "strided_slice"):
+        is_first = split.attrs.axis in (0, -len(source.tensor.dims))
+        source = source if is_first and len(split.results) == source.tensor.dims[0] else None
+    elif row.tensor.dims == (1, *dims) and is_op(row, "strided_slice"):
         source, index = row.operands[0], first_of_slice(row, 0)
     elif row is node and row.name == "take" and row.kind == CALL:
         source, index = _taken(row)
-    if source is None or index is None or source.type.dims[1:] != dims:
+    if source is None or index is None or source.tensor.dims[1:] != dims:
         return None
     return unreversed(source, index)
 
@@ -205,23 +205,23 @@ def is_reverse_of_steps(node: Node) -> bool:
     """Whether a node reverses a tensor along its first axis."""
     if node.name not in REVERSES or node.kind != CALL:
         return False
-    axis, dims = getattr(node.attrs, "axis", None), node.type.dims
+    axis, dims = getattr(node.attrs, "axis", None), node.tensor.dims
     return axis is not None and isinstance(dims[0], int) and int(axis) % len(dims) == 0
 
 
 def unreversed(source: Node, index: int) -> tuple[Node, int]:
     """Return the tensor that a tensor, perhaps, reverses, and the position there."""
     while is_reverse_of_steps(source):
-        source, index = source.operands[0], source.type.dims[0] - 1 - index
+        source, index = source.operands[0], source.tensor.dims[0] - 1 - index
     return source, index
 
 
 def _taken(node: Node) -> tuple[Node | None, int | None]:
     """Return which position of which tensor a `take` reads, if it is one."""
     data, indices = node.operands
-    if not indices.is_constant or indices.type.dims != () or node.attrs.axis != 0:
+    if not indices.is_constant or indices.tensor.dims != () or node.attrs.axis != 0:
         return None, None
-    index, size = int(indices.value), data.type.dims[0]
+    index, size = int(indices.value), data.tensor.dims[0]
     return (data, index) if isinstance(size, int) and 0 <= index < size else (None, None)
 
 
@@ -255,7 +255,7 @@ def _is_matrix(node: Node) -> bool:
 
 def _is_addend(operand: Node, result: Node) -> bool:
     """Whether an operand of a sum has all columns of the result."""
-    dims, wanted = _matrix_dims(operand.type.dims), _matrix_dims(result.type.dims)
+    dims, wanted = _matrix_dims(operand.tensor.dims), _matrix_dims(result.tensor.dims)
     if operand.is_constant:
         return len(dims) <= len(wanted) and dims[-1:] == wanted[-1:]
     return dims == wanted

@@ -157,7 +157,7 @@ class Weights:
             return None
         for part in parts:
             products = [*part.inputs, part.state]
-            hidden = step.h.type.dims[-1]
+            hidden = step.h.tensor.dims[-1]
             state = _shape(part.state)
             if any(each.weight is None for each in products) or state != (hidden, hidden):
                 return None
@@ -212,7 +212,7 @@ class Weights:
             return None
         value = None
         if h is not None and h.is_constant:
-            value = h.value.reshape(h.type.shape[-2:]).astype("float64")
+            value = h.value.reshape(h.tensor.shape[-2:]).astype("float64")
         if folded and h is not None and value is None:
             return None
         initial = Initial(h, step.last_c)
@@ -237,7 +237,7 @@ class Weights:
     def _digest(self, constant: Node) -> bytes:
         if constant not in self._digests:
             value = np.ascontiguousarray(constant.value)
-            description = f"{value.shape} {constant.type.dtype}".encode()
+            description = f"{value.shape} {constant.tensor.dtype}".encode()
             self._digests[constant] = hashlib.sha256(description + value.tobytes()).digest()
         return self._digests[constant]
 
@@ -259,7 +259,7 @@ def _bias(gate: Gate) -> np.ndarray:
     """Return the sum of the biases of a gate, of shape (sequences, width), or (1, width)."""
     total = np.zeros((1, gate.width))
     for node, where in gate.biases:
-        total = total + node.value.reshape(-1, node.type.shape[-1])[:, where].astype("float64")
+        total = total + node.value.reshape(-1, node.tensor.shape[-1])[:, where].astype("float64")
     return total if (total != total[:1]).any() else total[:1]
 
 

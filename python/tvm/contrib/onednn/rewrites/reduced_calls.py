@@ -26,7 +26,7 @@ import numpy as np
 from ..ir.graph import Graph
 from ..ir.match import is_op
 from ..ir.node import FIELD, TUPLE, Node
-from ..ir.op_view import Tensor, Value
+from ..ir.op_view import Tensor, Value, tensor_of
 from ..ops.int8 import dequantized_operands
 from ..ops.quantize import DEQUANTIZE, QUANTIZE
 from ..ops.recurrent import GATES
@@ -48,7 +48,7 @@ def _is_kept(value: Value) -> bool:
 
 def _holds(dtype: str, constant: Tensor) -> bool:
     """Whether rounding to a type leaves no infinity of a constant, and no zero of a scalar."""
-    values, limits = np.abs(constant.value), ml_dtypes.finfo(dtype)
+    values, limits = np.abs(np.asarray(constant.value)), ml_dtypes.finfo(dtype)
     least = float(limits.tiny) if values.size == 1 and values.any() else 0.0
     # An infinity stays one.
     is_held = (values <= float(limits.max)) | np.isinf(values)
@@ -140,9 +140,10 @@ class ReducedCalls:
             return False
         read = [value.type for value in self.read(call)]
         results = [value.type for value in self.results(call)]
-        tensors = [*filterfalse(_is_kept, read), *results]
-        if not all(map(_is_float32, tensors)):
+        values = [*filterfalse(_is_kept, read), *results]
+        if not all(map(_is_float32, values)):
             return False
+        tensors = map(tensor_of, values)
         if not all(_holds(dtype, tensor) for tensor in tensors if tensor.is_constant):
             return False
         if self.rules.is_heavy(call.name):
@@ -165,7 +166,7 @@ class ReducedCalls:
         """
         if not is_op(call, "add") or self.rules.options.precision != "bfloat16":
             return False
-        shape, *added = (node.type.shape for node in (call, *call.operands))
+        shape, *added = (node.tensor.shape for node in (call, *call.operands))
         is_full = None not in shape[1:] and all(_is_repeated(each, shape) for each in added)
         return is_full and any(self._normalizes(reader) for reader in self._readers_of_views(call))
 
@@ -175,7 +176,8 @@ class ReducedCalls:
 
     def _readers_of_views(self, value: Node) -> list[Node]:
         """Return the users of a tensor and of its views."""
-        readers, stack = [], [value]
+        readers: list[Node] = []
+        stack = [value]
         while stack:
             for reader in self.readers(stack.pop()):
                 is_view = self.rules.moves(reader.name) == "view"
@@ -217,7 +219,7 @@ class ReducedCalls:
         is_cast = any((reader in self.inside) != (producer in self.inside) for reader in readers)
         if not is_cast or value.is_constant or self._writes_float32(producer):
             return 0
-        return known_product(value.type.shape)
+        return known_product(value.tensor.shape)
 
     def multiplies(self, call: Node) -> bool:
         """Whether a call multiplies in reduced precision; it may write its sums in float32."""

@@ -25,7 +25,7 @@ import numpy as np
 
 from ..ir.match import is_field, is_op, only_user
 from ..ir.node import Node
-from ..ir.op_view import Tensor
+from ..ir.op_view import Tensor, tensor_of
 from ..ops.norm import batch_norm_affine
 from ..ops.rules import Rules
 
@@ -97,7 +97,7 @@ class ScaleWalk:
         self.root, self.rules = root, rules
         self.row = rules.ops[root.name]
         self.ops = [root]
-        self.out = root.result.shape
+        self.out = tensor_of(root.result).shape
         self.axis = self.row.channel_axis(root)
         self.scale, self.shift = np.ones(self.out[self.axis]), np.zeros(self.out[self.axis])
         self._has_batch_norm = False
@@ -163,7 +163,7 @@ class ScaleWalk:
 
     def _per_channel(self, call: Node, operand: Tensor) -> np.ndarray | None:
         """Return the value of each channel, or one value; None if an operand is neither."""
-        if not operand.is_constant or call.result.shape != self.out:
+        if not operand.is_constant or tensor_of(call.result).shape != self.out:
             return None
         values = operand.value.astype("float64")
         is_bias = self.rules.is_per_channel(self.root, call, values.shape)

@@ -24,7 +24,7 @@ from ..ir.dim import is_same
 from ..ir.graph import Graph
 from ..ir.match import is_op, scalar_of
 from ..ir.node import CALL, FIELD, NATIVE, TUPLE, Node
-from ..ir.op_view import Tensor
+from ..ir.op_view import Tensor, tensor_of
 from ..ops.pool import POOLS
 from ..ops.rules import Rules
 from ..ops.windows import both_sides, for_each, spatial_axes
@@ -101,7 +101,7 @@ def canonicalize_dense_weights(graph: Graph, rules: Rules) -> None:
             continue
         data, weight = node.operands
         attrs = node.attrs
-        if not weight.is_constant or len(weight.type.dims) != 2 or attrs.transpose_a:
+        if not weight.is_constant or len(weight.tensor.dims) != 2 or attrs.transpose_a:
             continue
         key = weight, attrs.transpose_b
         if key not in weights:
@@ -130,11 +130,11 @@ def share_tied_weights(graph: Graph, rules: Rules) -> None:
 
 def _has_same_bits(one: Node, other: Node) -> bool:
     """Whether two constants have the same type and values."""
-    if (one.type.dtype, one.type.dims) != (other.type.dtype, other.type.dims):
+    if (one.tensor.dtype, one.tensor.dims) != (other.tensor.dtype, other.tensor.dims):
         return False
     values = [each.value.view(f"u{each.value.itemsize}") for each in (one, other)]
     # Most others differ in the first row.
-    return np.array_equal(values[0][:1], values[1][:1]) and np.array_equal(*values)
+    return np.array_equal(values[0][:1], values[1][:1]) and np.array_equal(values[0], values[1])
 
 
 def _transpose(graph: Graph, rules: Rules, node: Node) -> Node | None:
@@ -152,7 +152,7 @@ def _transpose(graph: Graph, rules: Rules, node: Node) -> Node | None:
 
 
 def _axes(node: Node) -> list[int]:
-    rank = len(node.type.dims)
+    rank = len(node.tensor.dims)
     return [int(axis) % rank for axis in node.attrs.axes or range(rank)[::-1]]
 
 
@@ -165,8 +165,10 @@ def _is_same_type(one: Node, other: Node) -> bool:
     """Whether two nodes compute tensors of the same size in every run, and of one type."""
     if not all(isinstance(node.type, Tensor) for node in (one, other)):
         return False
-    is_alike = one.type.dtype == other.type.dtype and len(one.type.dims) == len(other.type.dims)
-    return is_alike and all(map(is_same, one.type.dims, other.type.dims))
+    is_alike = one.tensor.dtype == other.tensor.dtype and len(one.tensor.dims) == len(
+        other.tensor.dims
+    )
+    return is_alike and all(map(is_same, one.tensor.dims, other.tensor.dims))
 
 
 def _copied(graph: Graph, rules: Rules, node: Node) -> Node | None:
@@ -212,7 +214,7 @@ def _matmul(graph: Graph, rules: Rules, node: Node) -> Node | None:
     if not node.is_call or many.name != "broadcast_to":
         return None
     matrix = many.operands[0]
-    if not matrix.is_constant or len(matrix.type.dims) != 2 or node.attrs.transpose_b:
+    if not matrix.is_constant or len(matrix.tensor.dims) != 2 or node.attrs.transpose_b:
         return None
     new = graph.call("nn.matmul", [data, matrix], node, **vars(node.attrs))
     return new if _is_same_type(new, node) else None
@@ -222,11 +224,11 @@ def _clip(graph: Graph, rules: Rules, node: Node) -> Node | None:
     """Write the minimum of a maximum, both of one number, as a clip."""
     if not node.is_call or not is_op(node.operands[0], "maximum"):
         return None
-    (data, low), high = node.operands[0].operands, node.operands[1]
-    low, high = scalar_of(low), scalar_of(high)
+    data = node.operands[0].operands[0]
+    low, high = (scalar_of(each.operands[1]) for each in (node.operands[0], node))
     if low is None or high is None or low > high or rules.excludes("clip"):
         return None
-    if [value.dims for value in (data.type, node.type)] != [node.type.dims] * 2:
+    if data.tensor.dims != node.tensor.dims:
         return None
     return graph.call("clip", [data], node, a_min=low, a_max=high)
 
@@ -234,7 +236,7 @@ def _clip(graph: Graph, rules: Rules, node: Node) -> Node | None:
 def _leaky_relu(graph: Graph, rules: Rules, node: Node) -> Node | None:
     """Replace a prelu of one constant slope with a leaky relu."""
     data, slopes = node.operands
-    if not node.is_call or not slopes.is_constant or slopes.type.shape != (1,):
+    if not node.is_call or not slopes.is_constant or slopes.tensor.shape != (1,):
         return None
     if rules.excludes("nn.leaky_relu"):
         return None
@@ -256,7 +258,7 @@ def _of_several(graph: Graph, rules: Rules, node: Node) -> Node | None:
         or rules.excludes(binary, node.name)
     ):
         return None
-    rank, attrs = len(stacked.type.dims), node.attrs
+    rank, attrs = len(stacked.tensor.dims), node.attrs
     axes = [axis % rank for axis in attrs.axis or ()]
     if axes != [stacked.attrs.axis % rank] or attrs.keepdims or attrs.exclude:
         return None
@@ -274,7 +276,12 @@ def _of_images(graph: Graph, rules: Rules, node: Node) -> Node | None:
     """Replace a reduction over both spatial axes with a global pool, which supports int8."""
     name = {"mean": "nn.global_avg_pool2d", "max": "nn.global_max_pool2d"}[node.name]
     attrs = node.attrs
-    if not node.is_call or len(node.args[0].dims) != 4 or not attrs.keepdims or not attrs.axis:
+    if (
+        not node.is_call
+        or len(tensor_of(node.args[0]).dims) != 4
+        or not attrs.keepdims
+        or not attrs.axis
+    ):
         return None
     if sorted(axis % 4 for axis in attrs.axis) != [2, 3] or rules.excludes(name, node.name):
         return None
@@ -295,8 +302,8 @@ def _window_within(graph: Graph, rules: Rules, node: Node) -> Node | None:
     padding = both_sides(attrs.padding, len(axes))
     sizes = [
         (
-            data.type.shape[axis]
-            if (node.type.shape[axis], dilation[k], padding[k]) == (1, 1, (0, 0))
+            data.tensor.shape[axis]
+            if (node.tensor.shape[axis], dilation[k], padding[k]) == (1, 1, (0, 0))
             else None
         )
         for k, axis in enumerate(axes)
@@ -317,13 +324,13 @@ def _softmax_of_rows(graph: Graph, rules: Rules, node: Node) -> Node | None:
     rows = node.operands[0]
     if not is_op(rows, *_SOFTMAX) or rules.excludes(rows.name):
         return None
-    joined, rank = rows.operands[0], len(rows.type.dims)
+    joined, rank = rows.operands[0], len(rows.tensor.dims)
     if joined.name not in _RESHAPES or rows.attrs.axis % rank != rank - 1:
         return None
     data = joined.operands[0]
-    if not isinstance(data.type, Tensor) or not is_same(rows.type.dims[-1], data.type.dims[-1]):
+    if not isinstance(data.type, Tensor) or not is_same(rows.tensor.dims[-1], data.tensor.dims[-1]):
         return None
-    if data.type.dims != node.type.dims:
+    if data.tensor.dims != node.tensor.dims:
         return None
     return graph.call(rows.name, [data], node, node.type, axis=-1)
 

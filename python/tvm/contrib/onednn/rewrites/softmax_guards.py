@@ -49,7 +49,7 @@ def fuse_softmax_guards(graph: Graph, rules: Rules) -> None:
             continue
         name, softmax = guard
         (data,) = softmax.operands
-        if not data.is_live or softmax.type.dims != node.type.dims:
+        if not data.is_live or softmax.tensor.dims != node.tensor.dims:
             continue
         group = closed_group(node, [data])
         if group is None:
@@ -67,7 +67,7 @@ def _guard_of(node: Node) -> tuple[str, Node] | None:
     condition, zero, softmax = node.operands
     if not is_named(softmax, "nn.softmax") or not softmax.is_call or not filled_value(zero) == 0.0:
         return None
-    rank = len(softmax.type.dims)
+    rank = len(softmax.tensor.dims)
     if softmax.attrs.axis % rank != rank - 1:
         return None
     if is_named(condition, "isnan") and condition.operands == [softmax]:
@@ -116,13 +116,13 @@ def _any_of_rows(node: Node) -> Node | None:
         casts.append(node.operands[0].operands[0])
     if len(casts) < 2 or not is_named(casts[1], "cast"):
         return None
-    types = (node.type.dtype, casts[1].type.dtype, casts[1].operands[0].type.dtype)
+    types = (node.tensor.dtype, casts[1].tensor.dtype, casts[1].operands[0].tensor.dtype)
     return casts[1].operands[0] if types == ("bool", "int8", "bool") else None
 
 
 def _is_of_rows(node: Node) -> bool:
     """Whether a reduction is along the last axis, which it keeps."""
-    attrs, rank = node.attrs, len(node.operands[0].type.dims)
+    attrs, rank = node.attrs, len(node.operands[0].tensor.dims)
     axes = attrs.axis if isinstance(attrs.axis, (list, tuple)) else [attrs.axis]
     is_last = [axis is not None and int(axis) % rank == rank - 1 for axis in axes] == [True]
     return is_last and attrs.keepdims and not getattr(attrs, "exclude", False)

@@ -95,10 +95,10 @@ def _cut(graph: Graph, node: Node, values: ShapeValues) -> Node | None:
 def _reshaped(graph: Graph, rules: Rules, node: Node, wanted: list[Size]) -> Node | None:
     """Return a reshape by codes, or an op of rows of the data."""
     data = node.operands[0]
-    codes = reshape_codes(data.type.dims, wanted)
-    dims = tuple(also if size is None else size for size, also in zip(wanted, node.type.dims))
+    codes = reshape_codes(data.tensor.dims, wanted)
+    dims = tuple(also if size is None else size for size, also in zip(wanted, node.tensor.dims))
     if codes is not None:
-        type_ = Tensor(dims, data.type.dtype)
+        type_ = Tensor(dims, data.tensor.dtype)
         return graph.call("reshape", [data], node, type_, newshape=codes, allowzero=False)
     if not _restores_rows(data, tuple(wanted), rules):
         return None
@@ -116,15 +116,15 @@ def _restores_rows(node: Node, wanted: tuple, rules: Rules) -> bool:
     flat = node.operands[0]
     if flat.name not in ("reshape", "dyn.reshape"):
         return False
-    if node.name in _SOFTMAX and node.attrs.axis % len(node.type.dims) != 1:
+    if node.name in _SOFTMAX and node.attrs.axis % len(node.tensor.dims) != 1:
         return False
-    if node.name == "nn.dense" and None in node.operands[1].type.shape:
+    if node.name == "nn.dense" and None in node.operands[1].tensor.shape:
         return False
     source, rows = flat.operands[0].type, flat.type
     return (
         isinstance(source, Tensor)
         and rows.dims == (product(source.dims[:-1]), source.dims[-1])
-        and wanted == (*source.dims[:-1], node.type.dims[-1])
+        and wanted == (*source.dims[:-1], node.tensor.dims[-1])
     )
 
 

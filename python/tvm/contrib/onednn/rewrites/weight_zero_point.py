@@ -31,8 +31,7 @@ from .offset_weights import OffsetConv, matrix_of, names_with_weight, offset_con
 def without_weight_zero_points(graph: Graph, rules: Rules) -> None:
     """Write each as a sum of two convolutions, or as a matmul over the channels."""
     names = names_with_weight(rules)
-    calls = (node for node in graph.nodes if is_op(node, *names))
-    calls = [node for node in calls if rules.refusal(node) is None]
+    calls = [node for node in graph.nodes if is_op(node, *names) and rules.refusal(node) is None]
     for each in list(offset_convs(calls, rules)):
         if each.is_matmul:
             if not rules.excludes("nn.dense", "nn.matmul", "matmul"):
