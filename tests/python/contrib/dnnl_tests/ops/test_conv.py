@@ -273,10 +273,6 @@ REFUSED = {
         lambda: typed("conv1d_transpose", (1, 8, 5), (8, 4, 3), output_padding=(1,)),
         "output_padding=[1] is not less than strides=[1]",
     ),
-    "float64": (
-        lambda: relay.nn.conv1d(var("x", (1, 8, 5), "float64"), var("w", (4, 8, 3), "float64")),
-        "data is float64, not float32, bfloat16 or float16",
-    ),
     "int8-to-int32": (
         lambda: relay.nn.conv1d(
             var("x", (1, 8, 5), "int8"), var("w", (4, 8, 3), "int8"), out_dtype="int32"

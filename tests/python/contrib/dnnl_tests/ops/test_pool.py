@@ -147,10 +147,6 @@ REFUSED = {
         lambda: pooled("adaptive_max_pool2d", output_size=(16, 16)),
         "8 values along H do not give 16 windows of equal size and stride",
     ),
-    "int32": (
-        lambda: relay.nn.max_pool2d(relay.var("x", shape=(1, 4, 8, 8), dtype="int32")),
-        "data is int32, not float32, bfloat16, float16, uint8 or int8",
-    ),
 }
 
 

@@ -277,8 +277,6 @@ class TestPartitions:
 
 
 REFUSED = {
-    "int32": (relay.reshape(relay.var("x", shape=(6,), dtype="int32"), (2, 3)), "int32, not"),
-    "empty": (relay.expand_dims(var("x", (0, 4)), 0), "no elements"),
     "rank": (relay.expand_dims(var("x", (2, 3)), 0, 11), "rank 13; oneDNN supports at most 12"),
     "layout": (
         transform(var("x", (2, 6, 4, 4)), "NCHW", "NCHW4c"),
