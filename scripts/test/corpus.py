@@ -61,18 +61,41 @@ def features(graph):
     and with open dimensions; and each op that is fused.
     """
     nodes, seen = graph["nodes"], set()
+    version = graph.get("format_version", 1)
     for node in nodes:
         if node["op"] != "kernel":
             continue
         attrs = node["attrs"]
-        op = attrs.get("root_op", [[node["name"]]])[0][0]
-        dtypes = [nodes[number]["attrs"]["dtype"][0][k] for number, k, *_ in node["inputs"][:1]]
-        seen.add((op, "from", *dtypes, "to", attrs["dtype"][0][0]))
+        op = _first(attrs.get("root_op", node["name"]))
+        dtypes = [
+            _outputs(nodes[number], "dtype", version)[k] for number, k, *_ in node["inputs"][:1]
+        ]
+        seen.add((op, "from", *dtypes, "to", _outputs(node, "dtype", version)[0]))
         seen |= {(op, name) for name in attrs if "." not in name}
-        seen |= {("fused", name) for name in attrs.get("post_ops", [[]])[0]}
-        if any(-1 in shape for shape in attrs["shape"][0]):
+        seen |= {("fused", *names) for names in _fused(attrs.get("post_ops", []), version)}
+        if any(-1 in shape for shape in _outputs(node, "shape", version)):
             seen.add((op, "open"))
-    return seen
+    return seen if version == 1 else {(*feature, version) for feature in seen}
+
+
+def _fused(post_ops, version):
+    """Return the names of post-ops, alone and with each attribute; in version 1 alone."""
+    if version == 1:
+        return {(name,) for row in post_ops for name in row}
+    # Tests make graphs that are refused later, in which it may be anything.
+    post_ops = post_ops if isinstance(post_ops, list) else []
+    objects = [each for each in post_ops if isinstance(each, dict)]
+    return {(each["op"], *name) for each in objects if "op" in each for name in [(), *zip(each)]}
+
+
+def _first(value):
+    """Return an attribute without the lists that version 1 has around it."""
+    return _first(value[0]) if isinstance(value, list) else value
+
+
+def _outputs(node, key, version):
+    """Return the shapes or types of the outputs of a node."""
+    return node["attrs"][key][0] if version == 1 else node["attrs"][key]
 
 
 def choose(graphs, known=()):

@@ -105,7 +105,7 @@ def types_of(types):
     shapes = [list(each.dims) for each in types]
     if any(math.prod(shape) > MOST_ELEMENTS for shape in shapes):
         return None
-    return {"shape": [shapes], "dtype": [[each.dtype for each in types]]}
+    return {"shape": shapes, "dtype": [each.dtype for each in types]}
 
 
 def described(kernel, last):

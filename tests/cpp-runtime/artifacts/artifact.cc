@@ -38,13 +38,9 @@ bool ReadDType(const std::string& text, DLDataType* dtype) {
 
 /*! \brief The types of a node's outputs; false where the node has none that make sense. */
 bool ReadTypes(const Json& node, std::vector<TensorType>* types) {
-  const Json* attrs = node.Find("attrs");
-  const Json* shapes = attrs == nullptr ? nullptr : attrs->Find("shape");
-  const Json* dtypes = attrs == nullptr ? nullptr : attrs->Find("dtype");
+  const Json* shapes = OutputsOf(node, "shape");
+  const Json* dtypes = OutputsOf(node, "dtype");
   if (shapes == nullptr || dtypes == nullptr) return false;
-  if (shapes->items.size() != 1 || dtypes->items.size() != 1) return false;
-  shapes = &shapes->items[0];
-  dtypes = &dtypes->items[0];
   if (shapes->items.size() != dtypes->items.size()) return false;
   for (size_t i = 0; i < shapes->items.size(); ++i) {
     TensorType type;

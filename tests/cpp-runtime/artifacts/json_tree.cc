@@ -119,6 +119,22 @@ bool ParseJson(const std::string& text, Json* json) {
   return Parser(text).ReadAll(json);
 }
 
+bool IsTyped(const Json& graph) {
+  const Json* version = graph.Find("format_version");
+  return version != nullptr && version->text == "2";
+}
+
+Json* OutputsOf(Json* node, const std::string& key) {
+  Json* attrs = node->Find("attrs");
+  Json* list = attrs == nullptr ? nullptr : attrs->Find(key);
+  if (list == nullptr || list->kind != Json::Kind::kArray) return nullptr;
+  // Version 1 has a list more around it.
+  if (list->items.size() != 1 || list->items[0].kind != Json::Kind::kArray) return list;
+  Json& inner = list->items[0];
+  const bool is_list_of_shapes = !inner.items.empty() && inner.items[0].kind == Json::Kind::kArray;
+  return key == "dtype" || is_list_of_shapes ? &inner : list;
+}
+
 std::string ToText(const Json& json) {
   std::string text;
   Append(json, &text);

@@ -40,6 +40,18 @@ bool ParseJson(const std::string& text, Json* json);
 
 std::string ToText(const Json& json);
 
+/*! \brief Whether a graph is of version 2 of the format, with typed attributes. */
+bool IsTyped(const Json& graph);
+
+/*!
+ * \brief The list of the shapes ("shape") or types ("dtype") of a node's outputs, in either
+ * version; null where there is none.
+ */
+Json* OutputsOf(Json* node, const std::string& key);
+inline const Json* OutputsOf(const Json& node, const std::string& key) {
+  return OutputsOf(const_cast<Json*>(&node), key);
+}
+
 }  // namespace artifacts
 
 #endif  // TESTS_CPP_RUNTIME_ARTIFACTS_JSON_TREE_H_

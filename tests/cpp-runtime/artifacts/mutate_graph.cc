@@ -122,6 +122,10 @@ class Mutator {
       const Json& known = dictionary_.AnyValue(KeyOf(place), &random_);
       value = known.IsScalar() ? known : Json::Text(AnyExtreme(&random_));
     }
+    // A number of version 2 becomes one that JSON has, or a string.
+    const bool is_number =
+        IsNumber(value.text) && value.text.find_first_of("ni") == value.text.npos;
+    if (value.kind == Json::Kind::kLiteral && !is_number) value.kind = Json::Kind::kText;
     Put(where, place, value);
   }
 
@@ -178,10 +182,9 @@ class Mutator {
     Json* nodes = Nodes();
     if (nodes == nullptr) return;
     for (Json& node : nodes->items) {
-      Json* attrs = AttrsOf(&node);
-      Json* lists = attrs == nullptr ? nullptr : attrs->Find("shape");
-      if (lists == nullptr || lists->items.size() != 1) continue;
-      for (Json& shape : lists->items[0].items) {
+      Json* shapes = OutputsOf(&node, "shape");
+      if (shapes == nullptr) continue;
+      for (Json& shape : shapes->items) {
         if (IsList(&shape)) function(&node, &shape);
       }
     }
@@ -212,7 +215,8 @@ class Mutator {
     Collect(Nodes(), -1);
     for (const Place& place : places_) {
       Json& value = place.value();
-      if (value.kind == Json::Kind::kText && value.text == from) value.text = to;
+      // The numbers of inputs are none of sizes.
+      if (value.IsScalar() && value.text == from && KeyOf(place) != "inputs") value.text = to;
     }
   }
 
@@ -296,7 +300,21 @@ class Mutator {
     if (attrs == nullptr) return;
     const std::string key = dictionary_.AnyKey(&random_);
     const Json& value = dictionary_.AnyValue(key, &random_);
-    Say("nodes[" + std::to_string(id) + "].attrs." + key + " := " + ToText(value).substr(0, 200));
+    // Among the attributes of the node, or of what is fused to it.
+    places_.clear();
+    Collect(attrs, -1);
+    std::vector<Place> objects;
+    for (const Place& place : places_) {
+      if (place.value().kind == Json::Kind::kObject) objects.push_back(place);
+    }
+    std::string where = ".attrs";
+    if (!objects.empty() && random_.Chance(50)) {
+      const Place place = random_.Pick(objects);
+      where += PathOf(place);
+      attrs = &place.value();
+    }
+    Say("nodes[" + std::to_string(id) + "]" + where + "." + key +
+        " := " + ToText(value).substr(0, 200));
     attrs->Set(key, value);
   }
 
@@ -322,6 +340,12 @@ class Mutator {
     if (nodes == nullptr) return;
     const size_t id = random_.Below(nodes->items.size());
     Json* attrs = AttrsOf(&nodes->items[id]);
+    Json* post_ops = attrs == nullptr ? nullptr : attrs->Find("post_ops");
+    if (IsList(post_ops) && !post_ops->items.empty() && random_.Chance(40)) {
+      Json& post_op = post_ops->items[random_.Below(post_ops->items.size())];
+      post_op.Set("op", dictionary_.AnyValue(random_.Chance(50) ? "op" : "root_op", &random_));
+      return Say("node " + std::to_string(id) + " has the post-op " + ToText(post_op));
+    }
     Json* root = attrs == nullptr ? nullptr : attrs->Find("root_op");
     Json* name = root == nullptr ? nodes->items[id].Find("name") : root;
     if (name == nullptr) return;
@@ -339,10 +363,9 @@ class Mutator {
       Json& node = nodes->items[id];
       Json* attrs = AttrsOf(&node);
       const Json* inputs = node.Find("inputs");
-      const Json* shapes = attrs == nullptr ? nullptr : attrs->Find("shape");
-      const bool is_list = shapes != nullptr && shapes->items.size() == 1;
-      const size_t outputs = is_list ? shapes->items[0].items.size() : 1;
-      if (inputs != nullptr && attrs != nullptr) {
+      const Json* shapes = OutputsOf(node, "shape");
+      const size_t outputs = shapes != nullptr ? shapes->items.size() : 1;
+      if (inputs != nullptr && attrs != nullptr && !IsTyped(graph_)) {
         attrs->Set("num_inputs", Json::Text(std::to_string(inputs->items.size())));
         attrs->Set("num_outputs", Json::Text(std::to_string(outputs)));
       }

@@ -29,16 +29,52 @@ int64_t NumElements(const Shape& shape) {
   return elements;
 }
 
-Json Texts(const std::vector<std::string>& texts) {
+Json Object() {
+  Json object = Json::Array({});
+  object.kind = Json::Kind::kObject;
+  return object;
+}
+
+Json Number(int64_t number) { return Json::Literal(std::to_string(number)); }
+
+Json Numbers(const Shape& numbers) {
+  Json list = Json::Array({});
+  for (int64_t number : numbers) list.items.push_back(Number(number));
+  return list;
+}
+
+/*! \brief An attribute as version 1 has it: rows of strings. */
+Json RowsOf(const Json& value) {
   Json row = Json::Array({});
-  for (const std::string& text : texts) row.items.push_back(Json::Text(text));
+  for (const Json& item : value.IsScalar() ? std::vector<Json>{value} : value.items) {
+    row.items.push_back(Json::Text(item.text));
+  }
   return Json::Array({row});
 }
 
-Json Texts(const Shape& numbers) {
-  std::vector<std::string> texts;
-  for (int64_t number : numbers) texts.push_back(std::to_string(number));
-  return Texts(texts);
+/*! \brief Attributes as version 1 has them, in which those of a post-op have a prefix. */
+Json FlatAttrs(const Json& attrs) {
+  Json flat = Object();
+  for (size_t i = 0; i < attrs.keys.size(); ++i) {
+    const std::string& key = attrs.keys[i];
+    const Json& value = attrs.items[i];
+    if (key == "shape" || key == "dtype") {
+      flat.Set(key, Json::Array({value}));
+    } else if (key != "post_ops") {
+      flat.Set(key, RowsOf(value));
+    } else {
+      Json names = Json::Array({});
+      for (const Json& post_op : value.items) {
+        const std::string prefix = "post_ops." + std::to_string(names.items.size()) + ".";
+        names.items.push_back(*post_op.Find("op"));
+        for (size_t k = 1; k < post_op.keys.size(); ++k) {
+          flat.Set(prefix + post_op.keys[k], RowsOf(post_op.items[k]));
+        }
+      }
+      flat.Set(key, Json::Array({names}));
+    }
+  }
+  return flat;
 }
 
 /*! \brief Makes one op with post-ops, and the shapes of its results. */
@@ -46,33 +82,32 @@ class LegalOp {
  public:
   LegalOp(Random* random, Shape data) : random_(*random), data_(std::move(data)) {}
 
-  /*! \brief The node, which reads an output of another one. */
-  Json Make(size_t from, size_t output) {
+  /*! \brief The node, which reads an output of another one, in version 1 or 2. */
+  Json Make(size_t from, size_t output, bool is_typed) {
     using Action = void (LegalOp::*)();
     static constexpr Action kActions[] = {&LegalOp::Pad,   &LegalOp::Split, &LegalOp::Pool,
                                           &LegalOp::Slice, &LegalOp::Plain, &LegalOp::Plain};
     do {
-      attrs_ = Json::Array({});
-      attrs_.kind = Json::Kind::kObject;
+      attrs_ = Object();
       results_.clear();
       (this->*random_.Pick(kActions))();
     } while (results_.empty() || NumElements(results_[0]) > kMostElements);
     if (results_.size() == 1) AddPostOps();
     Json shapes = Json::Array({}), types = Json::Array({});
     for (const Shape& result : results_) {
-      Json shape = Json::Array({});
-      for (int64_t size : result) shape.items.push_back(Json::Literal(std::to_string(size)));
-      shapes.items.push_back(shape);
+      shapes.items.push_back(Numbers(result));
       types.items.push_back(Json::Text("float32"));
     }
-    attrs_.Set("shape", Json::Array({shapes}));
-    attrs_.Set("dtype", Json::Array({types}));
-    attrs_.Set("num_inputs", Json::Text("1"));
-    attrs_.Set("num_outputs", Json::Text(std::to_string(results_.size())));
+    attrs_.Set("shape", shapes);
+    attrs_.Set("dtype", types);
+    if (!is_typed) {
+      attrs_ = FlatAttrs(attrs_);
+      attrs_.Set("num_inputs", Json::Text("1"));
+      attrs_.Set("num_outputs", Json::Text(std::to_string(results_.size())));
+    }
     const Json entry = Json::Array({Json::Literal(std::to_string(from)),
                                     Json::Literal(std::to_string(output)), Json::Literal("0")});
-    Json node = Json::Array({});
-    node.kind = Json::Kind::kObject;
+    Json node = Object();
     node.Set("op", Json::Text("kernel"));
     node.Set("name", Json::Text(name_));
     node.Set("inputs", Json::Array({entry}));
@@ -96,8 +131,8 @@ class LegalOp {
         size += widths.back();
       }
     }
-    attrs_.Set("pad_width", Texts(widths));
-    attrs_.Set("pad_value", Texts({std::string("2.5")}));
+    attrs_.Set("pad_width", Numbers(widths));
+    attrs_.Set("pad_value", Json::Literal("2.5"));
   }
 
   void Split() {
@@ -107,8 +142,8 @@ class LegalOp {
     if (size % sections != 0) return;
     results_.assign(sections, data_);
     for (Shape& part : results_) part[axis] = size / sections;
-    attrs_.Set("axis", Texts(Shape{static_cast<int64_t>(axis)}));
-    attrs_.Set("indices_or_sections", Texts(Shape{sections}));
+    attrs_.Set("axis", Number(axis));
+    attrs_.Set("indices_or_sections", Number(sections));
   }
 
   void Pool() {
@@ -130,11 +165,12 @@ class LegalOp {
     }
     begin.insert(begin.end(), end.begin(), end.end());
     results_ = {result};
-    attrs_.Set("pool_size", Texts(kernel));
-    attrs_.Set("strides", Texts(strides));
-    attrs_.Set("padding", Texts(begin));
-    attrs_.Set("layout", Texts({std::string("NCHW")}));
-    if (random_.Chance(50)) attrs_.Set("count_include_pad", Texts({std::string("1")}));
+    attrs_.Set("pool_size", Numbers(kernel));
+    attrs_.Set("strides", Numbers(strides));
+    attrs_.Set("padding", Numbers(begin));
+    attrs_.Set("layout", Json::Text("NCHW"));
+    if (random_.Chance(50))
+      attrs_.Set("count_include_pad", Json::Literal(random_.Chance(50) ? "true" : "1"));
   }
 
   void Slice() {
@@ -146,9 +182,9 @@ class LegalOp {
     results_[0][axis] = std::min(last + 1, data_[axis]) - first;
     const int64_t begin = first == 0 && random_.Chance(50) ? kLowest : first;
     const int64_t end = last + 1 >= data_[axis] && random_.Chance(50) ? kHighest : last + 1;
-    attrs_.Set("axes", Texts(Shape{static_cast<int64_t>(axis)}));
-    attrs_.Set("begin", Texts(Shape{begin}));
-    attrs_.Set("end", Texts(Shape{end}));
+    attrs_.Set("axes", Numbers({static_cast<int64_t>(axis)}));
+    attrs_.Set("begin", Numbers({begin}));
+    attrs_.Set("end", Numbers({end}));
   }
 
   /*! \brief Ops whose result has the shape of the data. */
@@ -158,36 +194,37 @@ class LegalOp {
                                  "dnnl.pow", "negative",   "dnnl.rms_norm"};
     name_ = random_.Pick(names);
     results_ = {data_};
-    if (name_ == "nn.l2_normalize") attrs_.Set("eps", Texts({std::string("1e-5")}));
-    if (name_ == "dnnl.rms_norm") attrs_.Set("epsilon", Texts({std::string("1e-5")}));
-    if (name_ == "nn.l2_normalize") attrs_.Set("axis", Texts(Shape{-1}));
+    if (name_ == "nn.l2_normalize") attrs_.Set("eps", Json::Literal("1e-5"));
+    if (name_ == "dnnl.rms_norm") attrs_.Set("epsilon", Json::Literal("1e-5"));
+    if (name_ == "nn.l2_normalize") attrs_.Set("axis", Number(-1));
   }
 
   void AddPostOps() {
     const char* const names[] = {"negative", "nn.relu",   "nn.softmax", "reshape",
                                  "reshape",  "transpose", "nn.pad",     "expand_dims"};
-    std::vector<std::string> post_ops;
+    Json post_ops = Json::Array({});
     Shape& shape = results_[0];
     for (size_t count = random_.Below(5); count > 0; --count) {
-      const std::string prefix = "post_ops." + std::to_string(post_ops.size()) + ".";
-      post_ops.push_back(random_.Pick(names));
-      const std::string& name = post_ops.back();
+      const std::string name = random_.Pick(names);
+      Json post_op = Object();
+      post_op.Set("op", Json::Text(name));
       if (name == "reshape") {
         if (random_.Chance(50)) shape = {NumElements(shape)};
         std::reverse(shape.begin(), shape.end());
-        attrs_.Set(prefix + "newshape", Texts(shape));
+        post_op.Set("newshape", Numbers(shape));
       } else if (name == "transpose") {
         std::reverse(shape.begin(), shape.end());
       } else if (name == "nn.pad") {
-        attrs_.Set(prefix + "pad_width", Texts(Shape(2 * shape.size(), 1)));
-        attrs_.Set(prefix + "pad_value", Texts({std::string("0")}));
+        post_op.Set("pad_width", Numbers(Shape(2 * shape.size(), 1)));
+        post_op.Set("pad_value", Number(0));
         for (int64_t& size : shape) size += 2;
       } else if (name == "expand_dims") {
-        attrs_.Set(prefix + "axis", Texts(Shape{0}));
+        post_op.Set("axis", Number(0));
         shape.insert(shape.begin(), 1);
       }
+      post_ops.items.push_back(post_op);
     }
-    if (!post_ops.empty()) attrs_.Set("post_ops", Texts(post_ops));
+    if (!post_ops.items.empty()) attrs_.Set("post_ops", post_ops);
   }
 
   Random& random_;
@@ -199,15 +236,13 @@ class LegalOp {
 
 /*! \brief The shape of an output of float32 that is known; empty where it is not. */
 Shape ShapeOf(const Json& node, size_t output) {
-  const Json* attrs = node.Find("attrs");
-  const Json* shapes = attrs == nullptr ? nullptr : attrs->Find("shape");
-  const Json* types = attrs == nullptr ? nullptr : attrs->Find("dtype");
+  const Json* shapes = OutputsOf(node, "shape");
+  const Json* types = OutputsOf(node, "dtype");
   if (shapes == nullptr || types == nullptr) return {};
-  if (shapes->items.size() != 1 || types->items.size() != 1) return {};
-  if (shapes->items[0].items.size() <= output || types->items[0].items.size() <= output) return {};
-  if (types->items[0].items[output].text != "float32") return {};
+  if (shapes->items.size() <= output || types->items.size() <= output) return {};
+  if (types->items[output].text != "float32") return {};
   Shape shape;
-  for (const Json& size : shapes->items[0].items[output].items) {
+  for (const Json& size : shapes->items[output].items) {
     shape.push_back(std::strtoll(size.text.c_str(), nullptr, 10));
   }
   return shape;
@@ -225,7 +260,7 @@ std::string AppendLegalOp(Random* random, Json* graph) {
   if (shape.empty() || NumElements(shape) > kMostElements) return "";
   LegalOp op(random, shape);
   const std::string last = std::to_string(nodes->items.size());
-  nodes->items.push_back(op.Make(from, 0));
+  nodes->items.push_back(op.Make(from, 0, IsTyped(*graph)));
   for (size_t i = 0; i < op.num_results(); ++i) {
     heads->items.push_back(
         Json::Array({Json::Literal(last), Json::Literal(std::to_string(i)), Json::Literal("0")}));

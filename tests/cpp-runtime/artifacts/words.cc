@@ -60,7 +60,12 @@ const char* const kValues[] = {"null",
                                "-1",
                                "1.5",
                                "\"1\"",
-                               "[[\"a\"], [\"b\"]]"};
+                               "[[\"a\"], [\"b\"]]",
+                               "{\"op\": \"nn.relu\"}",
+                               "[{\"op\": \"add\", \"operand\": 1}]",
+                               "[{\"input\": 0, \"scale\": 1, \"zero_point\": 2}]"};
+
+}  // namespace
 
 bool IsNumber(const std::string& text) {
   if (text.empty()) return false;
@@ -68,8 +73,6 @@ bool IsNumber(const std::string& text) {
   std::strtod(text.c_str(), &end);
   return *end == '\0';
 }
-
-}  // namespace
 
 bool IsDType(const std::string& text) {
   return std::any_of(std::begin(kDTypes), std::end(kDTypes),

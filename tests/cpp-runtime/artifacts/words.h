@@ -13,6 +13,7 @@
 
 namespace artifacts {
 
+bool IsNumber(const std::string& text);
 bool IsDType(const std::string& text);
 std::string AnyDType(Random* random);
 

@@ -107,8 +107,8 @@ TEST(JSONGraphCheck, Text) {
   EXPECT_THROWS(Check(std::string(kGood) + std::string(1, '\0')), "after the end");
   EXPECT_THROWS(Check(With("\"symbol\"", "\"other\": 1, \"symbol\"")), "Unknown key \"other\"");
   EXPECT_THROWS(Check(With("\"symbol\"", "\"symbol\": \"a\", \"symbol\"")), "appears twice");
-  EXPECT_THROWS(Check(With("\"symbol\"", "\"format_version\": 2, \"symbol\"")),
-                "\"format_version\" is 2", "only version 1");
+  EXPECT_THROWS(Check(With("\"symbol\"", "\"format_version\": 3, \"symbol\"")),
+                "\"format_version\" is 3", "only versions 1 and 2");
   EXPECT_THROWS(Check(With("\"symbol\"", "\"format_version\": \"1\", \"symbol\"")), "number");
   EXPECT_THROWS(Check(With("\"symbol\": \"sym\"", "\"symbol\": 7")), "Expect");
   EXPECT_THROWS(Check(With("\"arg_nodes\": [0, 1],", "")), "\"arg_nodes\" is missing");

@@ -86,6 +86,30 @@ def graph(op, **attrs):
     return json.dumps({"nodes": nodes})
 
 
+def typed(op, **attrs):
+    """Return a graph of version 2."""
+    nodes = json.loads(graph(op))["nodes"]
+    for node in nodes:
+        node["attrs"] = {"dtype": ["float32"], "shape": [[2]]}
+    nodes[1]["attrs"].update(attrs)
+    return json.dumps({"format_version": 2, "nodes": nodes})
+
+
+def test_versions_of_the_format_are_chosen_apart():
+    fused = typed("dnnl.clip_relu", root_op="clip", post_ops=[{"op": "nn.relu"}])
+    other = typed("dnnl.clip_relu", root_op="clip", post_ops=[{"op": "nn.relu", "operand": 2}])
+    opened = typed("clip", shape=[[-1]])
+    old = graph("clip")
+    assert corpus.choose([fused, other, opened, typed("clip"), old], []) == [
+        old,
+        typed("clip"),
+        opened,
+        fused,
+        other,
+    ]
+    assert corpus.choose([other, fused, opened], [old, typed("clip"), fused, other]) == [opened]
+
+
 def test_graphs_with_something_new_are_chosen():
     relu, clip = graph("nn.relu"), graph("clip")
     fused = graph("dnnl.clip_relu", root_op=[["clip"]], post_ops=[["nn.relu"]])

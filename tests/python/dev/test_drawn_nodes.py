@@ -16,8 +16,8 @@ def test_each_op_has_valid_nodes():
 
 def test_each_post_op_is_fused():
     nodes = [node for chain in drawn_nodes.fused_nodes().values() for node in chain]
-    fused = {name for node in nodes for name in node["attrs"]["post_ops"][0]}
+    fused = {each["op"] for node in nodes for each in node["attrs"]["post_ops"]}
     assert fused >= {row.name for row in TABLE.values() if row.post} - {DEQUANTIZE}
-    roots = {node["attrs"]["root_op"][0][0] for node in nodes}
+    roots = {node["attrs"]["root_op"] for node in nodes}
     assert roots >= {row.name for row in TABLE.values() if row.heavy and row.fuses}
-    assert {"int8", "uint8"} & {node["inputs"]["dtype"][0][0] for node in nodes}
+    assert {"int8", "uint8"} & {node["inputs"]["dtype"][0] for node in nodes}

@@ -119,7 +119,8 @@ class DNNLJSONRuntime : public JSONRuntimeBase {
  private:
   /*! \brief The graph without the data of its constants. */
   Graph ReadGraph() const {
-    return GraphOf(symbol_name_, {symbol_name_, nodes_, input_nodes_, outputs_, {}},
+    return GraphOf(symbol_name_,
+                   {format_version_, symbol_name_, nodes_, input_nodes_, outputs_, {}},
                    {const_names_.begin(), const_names_.end()});
   }
 

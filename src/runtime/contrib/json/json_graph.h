@@ -42,8 +42,16 @@ namespace tvm {
 namespace runtime {
 namespace json {
 
+/*!
+ * \brief The versions of the format. Version 1, which a graph without "format_version" has, holds
+ * attributes as rows of strings. In version 2 they are typed, and may be nested.
+ */
+constexpr int64_t kJSONGraphRows = 1;
+constexpr int64_t kJSONGraphTyped = 2;
+
 /*! \brief The parts of the graph, as they stand in the JSON. */
 struct JSONGraph {
+  int64_t format_version{kJSONGraphRows};
   /*! \brief The symbol that the writer gave the graph; may be empty. */
   std::string symbol;
   /*! \brief All nodes. A node comes after those it reads. */
@@ -55,9 +63,6 @@ struct JSONGraph {
   /*! \brief Number of the first entry of each node, and the number of all entries at the end. */
   std::vector<uint32_t> node_row_ptr;
 };
-
-/*! \brief The only version of the format so far. A graph without "format_version" has it, too. */
-constexpr int64_t kJSONGraphFormatVersion = 1;
 
 namespace detail {
 
@@ -75,13 +80,13 @@ inline std::vector<uint32_t> ReadIndices(const std::string& key, JSONReader* rea
 }
 
 /*! \brief Read the list of nodes. A failure names the node that could not be read. */
-inline std::vector<JSONGraphNode> ReadNodes(JSONReader* reader) {
+inline std::vector<JSONGraphNode> ReadNodes(int64_t version, JSONReader* reader) {
   std::vector<JSONGraphNode> nodes;
   reader->BeginArray();
   while (reader->NextArrayItem()) {
     nodes.emplace_back();
     try {
-      nodes.back().Load(reader);
+      version == kJSONGraphTyped ? nodes.back().LoadTyped(reader) : nodes.back().Load(reader);
     } catch (const std::exception& error) {
       JSON_FAIL() << "node " << nodes.size() - 1 << " '" << nodes.back().GetOpName()
                   << "': " << ErrorMessage(error);
@@ -90,7 +95,7 @@ inline std::vector<JSONGraphNode> ReadNodes(JSONReader* reader) {
   return nodes;
 }
 
-/*! \brief Read the top object. Every key has a fixed depth, so no text can exhaust the stack. */
+/*! \brief Read the top object. The depth is bounded, so no text can exhaust the stack. */
 inline JSONGraph ReadGraph(JSONReader* reader) {
   JSONGraph graph;
   std::set<std::string> seen;
@@ -101,18 +106,21 @@ inline JSONGraph ReadGraph(JSONReader* reader) {
     if (key == "symbol") {
       reader->Read(&graph.symbol);
     } else if (key == "nodes") {
-      graph.nodes = ReadNodes(reader);
+      graph.nodes = ReadNodes(graph.format_version, reader);
     } else if (key == "arg_nodes" || key == "node_row_ptr") {
       auto& target = key == "arg_nodes" ? graph.arg_nodes : graph.node_row_ptr;
       target = ReadIndices(key, reader);
     } else if (key == "heads") {
       reader->Read(&graph.heads);
     } else if (key == "format_version") {
-      int64_t version = 0;
+      int64_t& version = graph.format_version;
       reader->Read(&version);
-      JSON_CHECK_EQ(version, kJSONGraphFormatVersion)
-          << "\"format_version\" is " << version << ", but this TVM reads only version "
-          << kJSONGraphFormatVersion << ". Compile the model again, or run it with a newer TVM.";
+      JSON_CHECK(version == kJSONGraphRows || version == kJSONGraphTyped)
+          << "\"format_version\" is " << version << ", but this TVM reads only versions "
+          << kJSONGraphRows << " and " << kJSONGraphTyped
+          << ". Compile the model again, or run it with a newer TVM.";
+      JSON_CHECK(version == kJSONGraphRows || !seen.count("nodes"))
+          << "\"format_version\" must stand before \"nodes\"";
     } else {
       JSON_FAIL() << "Unknown key \"" << key
                   << "\"; expected symbol, nodes, arg_nodes, heads or node_row_ptr";
@@ -145,22 +153,58 @@ inline JSONGraph ParseJSONGraph(const std::string& symbol, const std::string& js
   throw;  // Not reached: JSON_FAIL() throws.
 }
 
-#if __has_include(<dmlc/any.h>)
+namespace detail {
+
+/*! \brief The parts of the graph that follow from its nodes. */
+template <typename Nodes>
+void NumberNodes(const Nodes& nodes, std::vector<int64_t>* arg_nodes,
+                 std::vector<int64_t>* node_row_ptr) {
+  node_row_ptr->push_back(0);
+  for (const auto& node : nodes) {
+    if (node->IsLeaf()) arg_nodes->push_back(static_cast<int64_t>(node_row_ptr->size()) - 1);
+    node_row_ptr->push_back(node_row_ptr->back() + node->GetNumOutput());
+  }
+}
+
+}  // namespace detail
+
 /*!
- * \brief Write the text of a graph.
+ * \brief Write the text of a graph in version 2.
  * \param symbol The symbol of the compiled function.
  * \param nodes The nodes, each after those it reads.
  * \param heads The outputs of the graph.
  */
+inline std::string WriteTypedJSONGraph(const std::string& symbol,
+                                       const std::vector<std::shared_ptr<JSONGraphNode>>& nodes,
+                                       const std::vector<JSONGraphNodeEntry>& heads) {
+  std::vector<int64_t> arg_nodes, node_row_ptr;
+  detail::NumberNodes(nodes, &arg_nodes, &node_row_ptr);
+  const auto list_of = [](const std::vector<int64_t>& numbers) {
+    return JSONAttr::Of(JSONAttr::List(numbers.begin(), numbers.end()));
+  };
+  std::string text = "{\"format_version\": " + TextOf(kJSONGraphTyped) + ", \"symbol\": ";
+  JSONAttr::AppendQuoted(symbol, &text);
+  text += ", \"nodes\": [";
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    text += i == 0 ? "\n" : ",\n";
+    nodes[i]->AppendTo(&text);
+  }
+  text += "\n], \"arg_nodes\": ";
+  list_of(arg_nodes).AppendTo(&text);
+  text += ", \"heads\": ";
+  detail::AppendEntries(heads, &text);
+  text += ", \"node_row_ptr\": ";
+  list_of(node_row_ptr).AppendTo(&text);
+  return text + "}";
+}
+
+#if __has_include(<dmlc/any.h>)
+/*! \brief Write the text of a graph in version 1. */
 inline std::string WriteJSONGraph(const std::string& symbol,
                                   const std::vector<std::shared_ptr<JSONGraphNode>>& nodes,
                                   const std::vector<JSONGraphNodeEntry>& heads) {
-  std::vector<uint32_t> arg_nodes;
-  std::vector<uint32_t> node_row_ptr{0};
-  for (size_t i = 0; i < nodes.size(); ++i) {
-    if (nodes[i]->IsLeaf()) arg_nodes.push_back(static_cast<uint32_t>(i));
-    node_row_ptr.push_back(node_row_ptr.back() + nodes[i]->GetNumOutput());
-  }
+  std::vector<int64_t> arg_nodes, node_row_ptr;
+  detail::NumberNodes(nodes, &arg_nodes, &node_row_ptr);
   std::ostringstream os;
   os.imbue(std::locale::classic());
   dmlc::JSONWriter writer(&os);

@@ -40,6 +40,7 @@
 #include <vector>
 
 #include "json_attr.h"
+#include "json_reader.h"
 #include "json_tvm.h"
 
 namespace tvm {
@@ -118,6 +119,19 @@ class JSONGraphNodeEntry {
   uint32_t version_{0};
 };
 
+namespace detail {
+
+/*! \brief Append entries as JSON. */
+inline void AppendEntries(const std::vector<JSONGraphNodeEntry>& entries, std::string* text) {
+  JSONAttr::Shapes numbers;
+  for (const JSONGraphNodeEntry& entry : entries) {
+    numbers.push_back({entry.id_, entry.index_, entry.version_});
+  }
+  JSONAttr(numbers).AppendTo(text);
+}
+
+}  // namespace detail
+
 /*! \brief A node of the graph: an input, a constant or an operation ("kernel"). */
 class JSONGraphNode {
  public:
@@ -130,13 +144,30 @@ class JSONGraphNode {
         op_type_(op_type),
         inputs_(inputs) {}
 
-  /*! \brief Write the node. Leaves carry neither "inputs" nor counts that follow from that. */
+  /*!
+   * \brief Write the node in version 1 of the format, as all JSON backends of TVM know it. Leaves
+   * carry neither "inputs" nor counts that follow from that.
+   */
   template <typename Writer>
   void Save(Writer* writer) const;
 
-  /*! \brief Read the node. Only what needs the node alone is checked here. */
+  /*! \brief Append the node as JSON of version 2, whose attributes are typed and may be nested. */
+  void AppendTo(std::string* text) const;
+
+  /*! \brief Read a node of version 1. Only what needs the node alone is checked here. */
   template <typename Reader>
-  void Load(Reader* reader);
+  void Load(Reader* reader) {
+    // Other writers may leave the count out, as it follows from the list of inputs.
+    bool has_num_inputs = false;
+    LoadFields(reader, [&]() { has_num_inputs = LoadRows(reader); });
+    if (!has_num_inputs) num_inputs_ = static_cast<uint32_t>(inputs_.size());
+  }
+
+  /*! \brief Read a node of version 2. */
+  void LoadTyped(JSONReader* reader) {
+    LoadFields(reader, [&]() { LoadTypedAttrs(reader); });
+    num_inputs_ = static_cast<uint32_t>(inputs_.size());
+  }
 
   /*! \brief "input", "const" or "kernel". */
   std::string GetOpType() const { return op_type_; }
@@ -191,7 +222,7 @@ class JSONGraphNode {
   /*! \brief The attributes by name. */
   const std::map<std::string, JSONAttr>& attrs() const { return attrs_; }
 
-  /*! \brief Set an attribute to a string, a number, rows of strings or shapes. */
+  /*! \brief Set an attribute to any value that a JSONAttr can hold. */
   void SetAttr(const std::string& key, JSONAttr value) { attrs_[key] = std::move(value); }
 
 #if __has_include(<dmlc/any.h>)
@@ -201,12 +232,9 @@ class JSONGraphNode {
   }
 #endif
 
-  /*!
-   * \brief Take over all attributes of another node. They replace those of the same name.
-   * \param prefix Prepended to their names here.
-   */
-  void CaptureAttrs(const JSONGraphNode& that, const std::string& prefix = "") {
-    for (const auto& attr : that.attrs_) attrs_[prefix + attr.first] = attr.second;
+  /*! \brief Take over all attributes of another node. They replace those of the same name. */
+  void CaptureAttrs(const JSONGraphNode& that) {
+    for (const auto& attr : that.attrs_) attrs_[attr.first] = attr.second;
   }
 
   /*! \brief How error messages call this node. */
@@ -215,9 +243,25 @@ class JSONGraphNode {
   }
 
  private:
-  /*! \brief Read "attrs". Returns whether "num_inputs" was among them. */
+  template <typename Reader, typename Function>
+  void LoadFields(Reader* reader, const Function& load_attrs);
+
+  /*! \brief Read "attrs" of version 1. Returns whether "num_inputs" was among them. */
   template <typename Reader>
-  bool LoadAttrs(Reader* reader);
+  bool LoadRows(Reader* reader);
+
+  /*! \brief Read "attrs" of version 2, in which the number of outputs is that of the shapes. */
+  void LoadTypedAttrs(JSONReader* reader);
+
+  /*! \brief An attribute as rows of strings, or as the list of shapes, in version 1. */
+  struct RowsOf {
+    const JSONGraphNode& node;
+    const std::string& key;
+    const JSONAttr& attr;
+
+    template <typename Writer>
+    void Save(Writer* writer) const;
+  };
 
   template <typename Reader>
   static uint32_t LoadCount(const std::string& key, Reader* reader) {
@@ -238,41 +282,24 @@ class JSONGraphNode {
   std::map<std::string, JSONAttr> attrs_;
 };
 
-template <typename Writer>
-void JSONGraphNode::Save(Writer* writer) const {
-  writer->BeginObject();
-  writer->WriteObjectKeyValue("op", op_type_);
-  writer->WriteObjectKeyValue("name", name_);
-  std::map<std::string, std::string> counts;
+inline void JSONGraphNode::AppendTo(std::string* text) const {
+  *text += "{\"op\": ";
+  JSONAttr::AppendQuoted(op_type_, text);
+  *text += ", \"name\": ";
+  JSONAttr::AppendQuoted(name_, text);
   if (!IsLeaf()) {
-    writer->WriteObjectKeyValue("inputs", inputs_);
-    counts["num_inputs"] = TextOf(num_inputs_);
+    *text += ", \"inputs\": ";
+    detail::AppendEntries(inputs_, text);
   }
-  if (!IsLeaf() || num_outputs_ != 1) counts["num_outputs"] = TextOf(num_outputs_);
-  // dmlc's writer escapes values, not keys. Relay attributes are identifiers, so refuse the rest.
-  for (const auto& attr : attrs_) {
-    JSON_CHECK(attr.first.find_first_of("\"\\\r\n\t") == std::string::npos)
-        << Where() << ": the attribute name '" << attr.first << "' cannot be written as JSON";
-  }
-  struct Attrs {
-    const std::map<std::string, JSONAttr>& values;
-    const std::map<std::string, std::string>& counts;
-    void Save(Writer* writer) const {
-      writer->BeginObject();
-      for (const auto& count : counts) writer->WriteObjectKeyValue(count.first, count.second);
-      for (const auto& attr : values) writer->WriteObjectKeyValue(attr.first, attr.second);
-      writer->EndObject();
-    }
-  };
-  writer->WriteObjectKeyValue("attrs", Attrs{attrs_, counts});
-  writer->EndObject();
+  *text += ", \"attrs\": ";
+  JSONAttr::Of(attrs_).AppendTo(text);
+  *text += '}';
 }
 
-template <typename Reader>
-void JSONGraphNode::Load(Reader* reader) {
+template <typename Reader, typename Function>
+void JSONGraphNode::LoadFields(Reader* reader, const Function& load_attrs) {
   *this = JSONGraphNode();
   bool has_op = false, has_name = false, has_inputs = false, has_attrs = false;
-  bool has_num_inputs = false;
   auto first = [](const std::string& key, bool* seen) {
     JSON_CHECK(!*seen) << "\"" << key << "\" appears twice";
     *seen = true;
@@ -291,7 +318,7 @@ void JSONGraphNode::Load(Reader* reader) {
       reader->Read(&inputs_);
     } else if (key == "attrs") {
       first(key, &has_attrs);
-      has_num_inputs = LoadAttrs(reader);
+      load_attrs();
     } else {
       JSON_FAIL() << "Unknown key \"" << key << "\" of a node; expected op, name, inputs or attrs";
     }
@@ -299,39 +326,31 @@ void JSONGraphNode::Load(Reader* reader) {
   JSON_CHECK(has_op) << "A node has no \"op\"";
   JSON_CHECK(has_name) << "A node has no \"name\"";
   JSON_CHECK(has_attrs) << Where() << " has no \"attrs\"";
-  // Other writers may leave the count out, as it follows from the list of inputs.
-  if (!has_num_inputs) num_inputs_ = static_cast<uint32_t>(inputs_.size());
 }
 
-template <typename Reader>
-bool JSONGraphNode::LoadAttrs(Reader* reader) {
-  bool has_num_inputs = false, has_num_outputs = false;
-  std::string key;
-  reader->BeginObject();
-  while (reader->NextObjectItem(&key)) {
-    bool* seen = key == "num_inputs"    ? &has_num_inputs
-                 : key == "num_outputs" ? &has_num_outputs
-                                        : nullptr;
-    JSON_CHECK(!attrs_.count(key) && !(seen && *seen))
-        << "Attribute \"" << key << "\" appears twice";
-    if (seen) *seen = true;
-    if (key == "num_inputs") {
-      num_inputs_ = LoadCount(key, reader);
-    } else if (key == "num_outputs") {
-      num_outputs_ = LoadCount(key, reader);
-    } else if (key == "shape") {
-      JSON_CHECK(attrs_[key].LoadShapes(reader))
-          << "\"shape\" must be one list that holds a shape for each output";
-    } else {
-      attrs_[key].Load(reader);
+inline void JSONGraphNode::LoadTypedAttrs(JSONReader* reader) {
+  JSONAttr attrs;
+  reader->Read(&attrs);
+  JSON_CHECK(attrs.kind() == JSONAttr::Kind::kObject) << "\"attrs\" must be an object";
+  attrs_ = attrs.members();
+  const auto shape = attrs_.find("shape");
+  if (shape == attrs_.end()) return;
+  bool is_list = shape->second.kind() == JSONAttr::Kind::kList;
+  for (const JSONAttr& each : shape->second.items()) {
+    is_list = is_list && each.kind() == JSONAttr::Kind::kList;
+    for (const JSONAttr& dim : each.items()) {
+      is_list = is_list && dim.kind() == JSONAttr::Kind::kInteger;
     }
   }
-  return has_num_inputs;
+  JSON_CHECK(is_list) << "\"shape\" must be a list that holds a shape for each output";
+  num_outputs_ = static_cast<uint32_t>(shape->second.items().size());
 }
 
 }  // namespace json
 }  // namespace runtime
 }  // namespace tvm
+
+#include "json_node_rows.h"
 
 #if __has_include(<dmlc/any.h>)
 namespace dmlc {

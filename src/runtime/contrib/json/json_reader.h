@@ -29,8 +29,10 @@
 #include <cstring>
 #include <string>
 #include <system_error>
+#include <utility>
 #include <vector>
 
+#include "json_attr.h"
 #include "json_tvm.h"
 
 namespace tvm {
@@ -40,8 +42,9 @@ namespace json {
 /*!
  * \brief A reader with the interface of dmlc::JSONReader, of which releases after Relay have none.
  *
- * It never recurses by itself: how deep a text is nested, the caller says. The text must outlive
- * it.
+ * The caller says how deep the text is nested, except for a JSONAttr, whose depth and size are
+ * bounded: no text exhausts the stack, or much more memory than it has bytes. The text must outlive
+ * the reader.
  */
 class JSONReader {
  public:
@@ -85,6 +88,9 @@ class JSONReader {
         << "Expected an integer" << Where();
   }
 
+  /*! \brief Read any value. */
+  void Read(JSONAttr* out) { ReadValue(out, 0); }
+
   template <typename T>
   void Read(std::vector<T>* out) {
     out->clear();
@@ -107,6 +113,10 @@ class JSONReader {
   }
 
  private:
+  /*! \brief Far above what a graph has: lists of lists in a post-op are five deep. */
+  static constexpr int kMaxDepth = 16;
+  static constexpr size_t kMaxValues = 1 << 22;
+
   std::string Where() const { return " at byte " + std::to_string(next_ - begin_); }
 
   /*! \brief The next character that is not blank, where the reader stays; 0 at the end. */
@@ -134,6 +144,60 @@ class JSONReader {
     if (!is_first_.back()) Expect(',');
     is_first_.back() = false;
     return true;
+  }
+
+  void ReadValue(JSONAttr* out, int depth) {
+    JSON_CHECK(depth < kMaxDepth) << "A value is nested too deep" << Where();
+    JSON_CHECK(++num_values_ <= kMaxValues) << "There are too many values" << Where();
+    const char c = Peek();
+    if (c == '{') {
+      JSONAttr::Object members;
+      std::string key;
+      BeginObject();
+      while (NextObjectItem(&key)) {
+        JSON_CHECK(members.count(key) == 0) << "Attribute \"" << key << "\" appears twice";
+        ReadValue(&members[key], depth + 1);
+      }
+      *out = JSONAttr::Of(std::move(members));
+    } else if (c == '[') {
+      JSONAttr::List items;
+      BeginArray();
+      while (NextArrayItem()) {
+        items.emplace_back();
+        ReadValue(&items.back(), depth + 1);
+      }
+      *out = JSONAttr::Of(std::move(items));
+    } else if (c == '"') {
+      std::string text;
+      Read(&text);
+      *out = JSONAttr(std::move(text));
+    } else {
+      ReadWord(out);
+    }
+  }
+
+  /*! \brief Read a number, true, false or null. */
+  void ReadWord(JSONAttr* out) {
+    const char* end = next_;
+    while (end != end_ && std::strchr(",:]} \t\n\r", *end) == nullptr) ++end;
+    const std::string word(next_, end);
+    int64_t integer = 0;
+    double number = 0;
+    const bool is_number = word[0] == '-' || (word[0] >= '0' && word[0] <= '9');
+    if (word == "null") {
+      *out = JSONAttr();
+    } else if (word == "true" || word == "false") {
+      *out = JSONAttr(word == "true");
+    } else if (is_number && ParseText(word, &integer)) {
+      *out = JSONAttr(integer);
+    } else {
+      // Infinities and NaN are no JSON; an integer of more bits would lose its last digits.
+      JSON_CHECK(is_number && word.find_first_of(".eE") != std::string::npos &&
+                 ParseText(word, &number))
+          << "Expected a value" << Where();
+      *out = JSONAttr(number);
+    }
+    next_ = end;
   }
 
   void ReadEscape(std::string* out) {
@@ -186,6 +250,7 @@ class JSONReader {
   const char* end_;
   /*! \brief For each open array and object, whether no item of it was read. */
   std::vector<bool> is_first_;
+  size_t num_values_{0};
 };
 
 }  // namespace json

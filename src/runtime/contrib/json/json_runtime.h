@@ -228,6 +228,8 @@ class JSONRuntimeBase : public ModuleNode {
   std::string graph_json_;
   /*! \brief Names of the constants, in the order in which Init gets them. */
   Array<String> const_names_;
+  /*! \brief The version of the format that the graph is in. The getters of a node read both. */
+  int64_t format_version_{kJSONGraphRows};
   /*! \brief All nodes. A node comes after those it reads. */
   std::vector<JSONGraphNode> nodes_;
   /*! \brief Number of the first entry of each node, and the number of all entries at the end. */
@@ -249,6 +251,7 @@ class JSONRuntimeBase : public ModuleNode {
   void LoadGraph() {
     JSONGraph graph = ParseJSONGraph(symbol_name_, graph_json_);
     CheckJSONGraph(symbol_name_, graph, const_names_);
+    format_version_ = graph.format_version;
     nodes_ = std::move(graph.nodes);
     node_row_ptr_ = std::move(graph.node_row_ptr);
     input_nodes_ = std::move(graph.arg_nodes);

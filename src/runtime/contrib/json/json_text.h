@@ -19,7 +19,7 @@
 
 /*!
  * \file src/runtime/contrib/json/json_text.h
- * \brief Attribute values of a JSON graph are texts: how numbers become text and back.
+ * \brief How numbers become text and back. In version 1 of the JSON graph all attributes are text.
  *
  * The process may run under a locale with another decimal point or with digit grouping, so
  * everything here is done in the classic locale.

@@ -158,6 +158,7 @@ Graph RowsGraph() {
   node.attrs["post_ops.0.newshape"] = Attr{"-1", "5"};
   node.attrs["post_ops.1.operand"] = "2";
   node.attrs["post_ops.1.is_bias"] = "1";
+  NestAttrs(&node.attrs);
   graph.nodes = {node};
   graph.outputs = {{{3, 0}, {"output 0", Float32({kOpen, 5})}}};
   return graph;

@@ -26,6 +26,7 @@
 #include <vector>
 
 #include "src/runtime/contrib/dnnl/core/exec/threads.h"
+#include "src/runtime/contrib/dnnl/core/flat_attrs.h"
 #include "src/runtime/contrib/dnnl/core/implementation.h"
 #include "src/runtime/contrib/dnnl/core/lowering.h"
 #include "tests/cpp-runtime/harness/test.h"
@@ -180,6 +181,7 @@ TEST(DNNLMatMul, BatchesThatBroadcast) {
       node.attrs["root_op"] = "nn.batch_matmul";
       node.attrs["post_ops"] = std::vector<std::string>{"add"};
       node.attrs["post_ops.0.operand"] = "2";
+      NestAttrs(&node.attrs);
       graph.nodes = {node};
       graph.outputs = {{{2, 0}, {"output 0", Floats(c.result)}}};
       const int64_t m_size = c.result[c.result.size() - 2], n_size = c.result.back();
@@ -229,6 +231,7 @@ TEST(DNNLMatMul, WithAnOperandThatIsNoRowIsAMatMul) {
   node.attrs["root_op"] = "nn.batch_matmul";
   node.attrs["post_ops"] = std::vector<std::string>{"add"};
   node.attrs["post_ops.0.operand"] = "2";
+  NestAttrs(&node.attrs);
   EXPECT_EQ(KindOf(graph), "matmul");
 }
 

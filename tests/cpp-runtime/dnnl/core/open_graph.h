@@ -35,6 +35,7 @@
 #include <vector>
 
 #include "src/runtime/contrib/dnnl/core/exec/graph_runner.h"
+#include "src/runtime/contrib/dnnl/core/flat_attrs.h"
 #include "src/runtime/contrib/dnnl/core/plan/plan_cache.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
@@ -73,6 +74,7 @@ struct Builder {
   }
   Entry Add(const std::string& op, std::vector<Entry> inputs, Shape shape,
             std::map<std::string, tvm::runtime::json::JSONAttr> attrs = {}) {
+    NestAttrs(&attrs);
     graph.nodes.push_back(
         {next, op, std::move(attrs), std::move(inputs), {Floats(std::move(shape))}});
     return {next++, 0};

@@ -221,7 +221,7 @@ TEST(DNNLUnfused, WrongAttributesNameNodeAndAttribute) {
   EXPECT_THROWS(run("post_ops.0.zero_point", -1), "main, node 1 qnn.quantize",
                 "attribute post_ops.0.zero_point names input -1");
   EXPECT_THROWS(run("post_ops.0.scale", "wide"), "main, node 1 qnn.quantize",
-                "attribute 'post_ops.0.scale' is [[\"wide\"]], expected: integer");
+                "attribute 'post_ops.0.scale' is \"wide\", expected: integer");
 }
 
 TEST(DNNLDequantize, APartOfItIsCopied) {

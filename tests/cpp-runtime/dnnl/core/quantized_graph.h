@@ -37,6 +37,7 @@
 #include <vector>
 
 #include "src/runtime/contrib/dnnl/core/desc.h"
+#include "src/runtime/contrib/dnnl/core/flat_attrs.h"
 #include "src/runtime/contrib/dnnl/core/kernels/int8_matrices.h"
 #include "src/runtime/contrib/dnnl/core/lowering.h"
 #include "tests/cpp-runtime/harness/test.h"
@@ -191,7 +192,10 @@ class QuantizedGraph {
 
   std::shared_ptr<const Plan> MakePlan() {
     Graph graph = graph_;
-    for (const auto& node : nodes_) graph.nodes.push_back(*node);
+    for (const auto& node : nodes_) {
+      graph.nodes.push_back(*node);
+      NestAttrs(&graph.nodes.back().attrs);
+    }
     const Node& last = *nodes_.back();
     graph.outputs = {{{last.id, 0}, {"output", last.outputs[0]}}};
     return dnnl_test::MakePlan(graph);

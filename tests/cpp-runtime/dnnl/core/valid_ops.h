@@ -33,6 +33,7 @@
 #include <utility>
 #include <vector>
 
+#include "src/runtime/contrib/dnnl/core/flat_attrs.h"
 #include "src/runtime/contrib/dnnl/core/lowering.h"
 #include "tests/cpp-runtime/dnnl/core/valid_op.h"
 #include "tests/cpp-runtime/harness/test.h"
@@ -139,6 +140,7 @@ inline Graph GraphOf(const ValidOp& op) {
     }
   }
   for (const auto& [name, value] : op.attrs) node.attrs[name] = value;
+  NestAttrs(&node.attrs);
   graph.nodes = {node};
   for (uint32_t i = 0; i < op.outputs.size(); ++i) {
     graph.outputs.push_back({{9, i}, {"output " + std::to_string(i), op.outputs[i]}});

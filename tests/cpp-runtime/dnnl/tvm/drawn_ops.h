@@ -36,24 +36,33 @@
 
 namespace dnnl_test {
 
-/*! \brief Read types, `{"shape": [[[2, 3], ...]], "dtype": [["float32", ...]]}`. */
+/*! \brief Read types, `{"shape": [[2, 3], ...], "dtype": ["float32", ...]}`. */
 inline Types ReadTypes(tvm::runtime::json::JSONReader* reader) {
-  std::vector<std::vector<Shape>> shapes;
-  std::vector<std::vector<std::string>> dtypes;
+  std::vector<Shape> shapes;
+  std::vector<std::string> dtypes;
   std::string key;
   reader->BeginObject();
   while (reader->NextObjectItem(&key)) {
     key == "shape" ? reader->Read(&shapes) : reader->Read(&dtypes);
   }
   Types types;
-  for (size_t i = 0; i < shapes.at(0).size(); ++i) {
-    const DLDataType dtype = tvm::runtime::json::detail::TypeFromText(dtypes.at(0).at(i));
-    types.push_back({shapes[0][i], WithOneBool(dtype)});
+  for (size_t i = 0; i < shapes.size(); ++i) {
+    const DLDataType dtype = tvm::runtime::json::detail::TypeFromText(dtypes.at(i));
+    types.push_back({shapes[i], WithOneBool(dtype)});
   }
   return types;
 }
 
-/*! \brief Read a node. Rows of an attribute become one, which the runtime reads as well. */
+/*! \brief Append the scalars in a value as text. */
+inline void AppendTexts(const tvm::runtime::json::JSONAttr& value, Attr* texts) {
+  using tvm::runtime::json::JSONAttr;
+  for (const JSONAttr& item : value.items()) AppendTexts(item, texts);
+  std::string text;
+  if (!value.Read(&text) || value.kind() == JSONAttr::Kind::kList) return;
+  texts->push_back(value.kind() == JSONAttr::Kind::kNumber ? value.Repr() : text);
+}
+
+/*! \brief Read a node. A nested list becomes a flat one, which the runtime reads as well. */
 inline ValidOp ReadDrawnOp(const std::string& line) {
   tvm::runtime::json::JSONReader reader(line);
   ValidOp op;
@@ -69,15 +78,10 @@ inline ValidOp ReadDrawnOp(const std::string& line) {
     } else if (key == "outputs") {
       op.outputs = ReadTypes(&reader);
     } else {
-      reader.BeginObject();
-      while (reader.NextObjectItem(&key)) {
-        tvm::runtime::json::JSONAttr attr;
-        attr.Load(&reader);
-        tvm::runtime::json::JSONAttr::Rows rows;
-        attr.Read(&rows);
-        for (const Attr& row : rows) {
-          op.attrs[key].insert(op.attrs[key].end(), row.begin(), row.end());
-        }
+      tvm::runtime::json::JSONAttr attrs;
+      reader.Read(&attrs);
+      for (const auto& [name, value] : FlatAttrs(attrs.members())) {
+        AppendTexts(value, &op.attrs[name]);
       }
     }
   }

@@ -19,6 +19,8 @@
 The graph has an input x as node 0, a convolution as its first kernel, and three constants.
 """
 
+import json
+
 # Each changes the parsed graph. In it node 0 is the input x; kernel() is the convolution.
 
 
@@ -90,7 +92,9 @@ MUTATIONS = {
     "no-heads-key": (drop(top, "heads"), '"heads" is missing'),
     "no-row-ptr": (drop(top, "node_row_ptr"), '"node_row_ptr" is missing'),
     "unknown-key": (put(top, "extra", 1), 'Unknown key "extra"'),
-    "newer-format": (put(top, "format_version", 2), "reads only version 1"),
+    "newer-format": (put(top, "format_version", 3), "reads only versions 1 and 2"),
+    "format-text": (put(top, "format_version", "2"), "cannot be read"),
+    "older-format": (drop(top, "format_version"), "cannot be read"),
     "nodes-object": (put(top, "nodes", {}), "cannot be read"),
     "nodes-null": (put(top, "nodes", None), "cannot be read"),
     "nodes-empty": (put(top, "nodes", []), "no nodes"),
@@ -109,31 +113,27 @@ MUTATIONS = {
     "input-no-output": (put(kernel, "inputs", [[0, 1, 0]] * 3), "does not have"),
     "input-short": (put(kernel, "inputs", [[0]] * 3), "node, index, version"),
     "input-text": (put(kernel, "inputs", ["0"] * 3), "cannot be read"),
-    "fewer-inputs": (put(kernel, "inputs", [[0, 0, 0]]), '"num_inputs"'),
     "leaf-with-inputs": (put(node(1), "inputs", [[0, 0, 0]]), "only a kernel"),
     # Counts, shapes and types.
-    "num-inputs-text": (put(attrs, "num_inputs", "two"), '"num_inputs" is "two"'),
-    "num-outputs-number": (put(attrs, "num_outputs", 1), "cannot be read"),
-    "num-outputs-zero": (put(attrs, "num_outputs", "0"), '"num_outputs" is 0'),
-    "num-outputs-huge": (put(attrs, "num_outputs", "4294967295"), '"num_outputs" is 4294967295'),
-    "num-outputs-negative": (put(attrs, "num_outputs", "-1"), '"num_outputs" is "-1"'),
-    "num-outputs-two": (put(attrs, "num_outputs", "2"), "one shape for each output"),
+    "outputs-none": (put(attrs, "shape", []), '"num_outputs" is 0'),
+    "outputs-many": (put(attrs, "shape", [[1]] * 70_000), '"num_outputs" is 70000'),
+    "outputs-two": (put(attrs, "shape", [[1], [1]]), "one type for each output"),
     "no-shape": (drop(attrs, "shape"), "no attribute 'shape'"),
     "no-dtype": (drop(attrs, "dtype"), "no attribute 'dtype'"),
-    "shape-flat": (put(attrs, "shape", [1, 8, 6, 6]), "cannot be read"),
-    "shape-strings": (put(attrs, "shape", [[["1", "8"]]]), "cannot be read"),
-    "shape-fraction": (put(attrs, "shape", [[[1.5, 8, 6, 6]]]), "cannot be read"),
-    "shape-negative": (put(attrs, "shape", [[[1, -8, 6, 6]]]), "a dimension must be"),
-    "shape-product": (put(attrs, "shape", [[[2**31, 2**31, 2**31]]]), "64 bits"),
-    "shape-number": (put(attrs, "shape", [[[2**64]]]), "cannot be read"),
-    "shape-rank": (put(attrs, "shape", [[[1] * 1000]]), "too many dimensions"),
-    "dtype-unknown": (put(attrs, "dtype", [["flaot32"]]), "unknown type 'flaot32'"),
-    "dtype-wraps": (put(attrs, "dtype", [["float288"]]), "unknown type 'float288'"),
-    "dtype-open": (put(attrs, "dtype", [["custom["]]), "unknown type"),
-    "dtype-two": (put(attrs, "dtype", [["float32", "float32"]]), "one type for each output"),
-    "attr-number": (put(attrs, "groups", 1), "cannot be read"),
-    "attr-plain-text": (put(attrs, "groups", "1"), "cannot be read"),
-    "attr-deep": (put(attrs, "groups", [[[["1"]]]]), "cannot be read"),
+    "shape-flat": (put(attrs, "shape", [1, 8, 6, 6]), "a shape for each output"),
+    "shape-deep": (put(attrs, "shape", [[[1, 8, 6, 6]]]), "a shape for each output"),
+    "shape-strings": (put(attrs, "shape", [["1", "8"]]), "a shape for each output"),
+    "shape-fraction": (put(attrs, "shape", [[1.5, 8, 6, 6]]), "a shape for each output"),
+    "shape-negative": (put(attrs, "shape", [[1, -8, 6, 6]]), "a dimension must be"),
+    "shape-product": (put(attrs, "shape", [[2**31, 2**31, 2**31]]), "64 bits"),
+    "shape-number": (put(attrs, "shape", [[2**64]]), "cannot be read"),
+    "shape-rank": (put(attrs, "shape", [[1] * 1000]), "too many dimensions"),
+    "dtype-unknown": (put(attrs, "dtype", ["flaot32"]), "unknown type 'flaot32'"),
+    "dtype-wraps": (put(attrs, "dtype", ["float288"]), "unknown type 'float288'"),
+    "dtype-open": (put(attrs, "dtype", ["custom["]), "unknown type"),
+    "dtype-two": (put(attrs, "dtype", ["float32", "float32"]), "one type for each output"),
+    "attr-deep": (put(attrs, "groups", json.loads("[" * 20 + "]" * 20)), "nested too deep"),
+    "attr-nan": (put(attrs, "groups", float("nan")), "cannot be read"),
     # Tables.
     "arg-node-kernel": (name_a_kernel_as_argument, 'in "arg_nodes", but is a kernel'),
     "arg-node-twice": (name_an_argument_twice, 'twice in "arg_nodes"'),
@@ -165,6 +165,7 @@ TEXTS = {
     "open-brackets": lambda text: "[" * 1_000_000,
     "open-braces": lambda text: '{"nodes":' * 1_000_000,
     "deep-attribute": lambda text: text.replace("[[", "[" * 1_000_000, 1),
+    "deep-object": lambda text: text.replace('"attrs": {', '"attrs": ' + '{"a":' * 1_000_000, 1),
     "endless-string": lambda text: '{"symbol": "' + "a" * 1_000_000,
 }
 

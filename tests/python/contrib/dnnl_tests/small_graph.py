@@ -68,7 +68,7 @@ def constants():
     """Return the constants in the order of their names in the module."""
     # Found by shape, so that the order of the names is not taken for granted.
     by_shape = {value.shape: value for value in (W, B, S)}
-    shapes = {n["name"]: n["attrs"]["shape"][0][0] for n in graph()["nodes"]}
+    shapes = {n["name"]: n["attrs"]["shape"][0] for n in graph()["nodes"]}
     return [tvm.nd.array(by_shape[tuple(shapes[name])]) for name in parts()[2]]
 
 

@@ -19,6 +19,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -60,9 +61,9 @@ class PostOp(NamedTuple):
     is_bias: bool = False
     parameters: tuple[int, int] | None = None
 
-    def named_attrs(self) -> dict[str, Any]:
-        """Return all that is known of it by the names of the JSON graph."""
-        own = {**self.attrs, **_named(self.parameters)}
+    def to_dict(self) -> dict[str, Any]:
+        """Return the object that describes it in the JSON graph."""
+        own = {"op": self.name, **self.attrs, **_named(self.parameters)}
         if self.operand is not None:
             own["operand"] = self.operand
         if self.operand_first:
@@ -115,16 +116,17 @@ class Kernel(NamedTuple):
 
     def node(self, inputs: Sequence[Any]) -> KernelNode:
         """Return its node in the JSON graph, whose inputs are given in an IR."""
-        attrs = _texts(self.attrs)
+        attrs = dict(self.attrs)
         if self.name != self.root:
-            attrs["root_op"] = _texts_of(self.root)
-        for i, each in self.dequantized.items():
-            attrs.update(_texts({**each.attrs, **_named(each.parameters)}, f"dequantize.{i}."))
-        for i, post_op in enumerate(self.post_ops):
-            attrs.update(_texts(post_op.named_attrs(), f"post_ops.{i}."))
+            attrs["root_op"] = self.root
         if self.post_ops:
-            attrs["post_ops"] = [[post_op.name for post_op in self.post_ops]]
-        return KernelNode(self.name, attrs, list(inputs))
+            attrs["post_ops"] = [post_op.to_dict() for post_op in self.post_ops]
+        if self.dequantized:
+            attrs["dequantize"] = [
+                {"input": i, **each.attrs, **_named(each.parameters)}
+                for i, each in self.dequantized.items()
+            ]
+        return KernelNode(self.name, _json_value(attrs), list(inputs))
 
 
 class KernelNode(NamedTuple):
@@ -134,14 +136,14 @@ class KernelNode(NamedTuple):
     ----------
     name : str
         The op, or the composite.
-    attrs : dict[str, list]
-        By name: rows of texts, as the JSON graph has them.
+    attrs : dict[str, Any]
+        By name: values of JSON.
     inputs : list[Any]
         What it reads: expressions of an IR.
     """
 
     name: str
-    attrs: dict[str, list]
+    attrs: dict[str, Any]
     inputs: list[Any]
 
     def to_json(self) -> str:
@@ -290,21 +292,12 @@ def _named(parameters: tuple[int, int] | None) -> dict[str, int]:
     return dict(zip(("scale", "zero_point"), parameters or ()))
 
 
-def _texts(attrs: Mapping[str, Any], prefix: str = "") -> dict[str, list]:
-    return {prefix + name: _texts_of(value) for name, value in attrs.items()}
-
-
-def _texts_of(value) -> list:
-    """Write an attribute as the JSON graph has it: rows of texts."""
+def _json_value(value: Any) -> Any:
+    """Return an attribute as JSON has it, in which infinities and NaN are strings."""
+    if isinstance(value, dict):
+        return {name: _json_value(each) for name, each in value.items()}
     if isinstance(value, (list, tuple)):
-        is_nested = any(isinstance(item, (list, tuple)) for item in value)
-        return [[_text(item) for item in row] for row in (value if is_nested else [value])]
-    return [[_text(value)]]
-
-
-def _text(value) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return str(int(value))
-    return repr(value) if isinstance(value, float) else str(value)
+        return [_json_value(each) for each in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return repr(value)
+    return value

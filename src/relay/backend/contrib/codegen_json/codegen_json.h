@@ -92,7 +92,9 @@ class JSONSerializer
 
   /*! \brief The graph. */
   std::string GetJSON() const {
-    return tvm::runtime::json::WriteJSONGraph(symbol_, nodes_, heads_);
+    const bool is_typed = FormatVersion() == tvm::runtime::json::kJSONGraphTyped;
+    return is_typed ? tvm::runtime::json::WriteTypedJSONGraph(symbol_, nodes_, heads_)
+                    : tvm::runtime::json::WriteJSONGraph(symbol_, nodes_, heads_);
   }
 
   /*! \brief The names of the constants that the graph uses, in the order of their nodes. */
@@ -114,6 +116,12 @@ class JSONSerializer
   }
 
  protected:
+  /*!
+   * \brief The version of the format to write. TVM's own JSON runtimes read version 1; those that
+   * derive from JSONRuntimeBase read both, and version 2 has typed and nested attributes.
+   */
+  virtual int64_t FormatVersion() const { return tvm::runtime::json::kJSONGraphRows; }
+
   /*! \brief The name of a constant. Change it only with an updater that gives the same names. */
   virtual std::string ConstantName(size_t number) const {
     return symbol_ + "_const_" + std::to_string(number);
@@ -141,7 +149,9 @@ class JSONSerializer
       dtypes.push_back(runtime::DLDataType2String(type->dtype));
     }
     node->SetAttr("shape", std::move(shapes));
-    node->SetAttr("dtype", std::move(dtypes));
+    // A list also of one type, which a row of version 1 does not tell from a string.
+    using tvm::runtime::json::JSONAttr;
+    node->SetAttr("dtype", JSONAttr::Of(JSONAttr::List(dtypes.begin(), dtypes.end())));
     node->SetNumOutput(static_cast<uint32_t>(types.size()));
 
     const auto id = static_cast<uint32_t>(nodes_.size());

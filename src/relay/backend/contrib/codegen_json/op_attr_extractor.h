@@ -61,8 +61,8 @@ using JSONGraphObjectPtr = std::shared_ptr<tvm::runtime::json::JSONGraphNode>;
 /*!
  * \brief Visits the attributes of an op and sets each of them on a JSON graph node.
  *
- * A value becomes rows of texts, see JSONAttr. Whatever has no number or string of its own (a
- * symbolic expression, a map) becomes the text that TVM prints for it, so that no attribute can
+ * Numbers, flags, strings and lists of them become a JSONAttr of their type. Whatever else there is
+ * (a symbolic expression, a map) becomes the text that TVM prints for it, so that no attribute can
  * stop the code generation; a backend that needs it will say so when it reads the text.
  */
 class OpAttrExtractor : public AttrVisitor {
@@ -74,11 +74,11 @@ class OpAttrExtractor : public AttrVisitor {
     if (attrs != nullptr) reflection_->VisitAttrs(attrs, this);
   }
 
-  void Visit(const char* key, double* value) final { SetText(key, *value); }
-  void Visit(const char* key, int64_t* value) final { SetText(key, *value); }
-  void Visit(const char* key, uint64_t* value) final { SetText(key, *value); }
-  void Visit(const char* key, int* value) final { SetText(key, *value); }
-  void Visit(const char* key, bool* value) final { SetText(key, *value); }
+  void Visit(const char* key, double* value) final { node_->SetAttr(key, *value); }
+  void Visit(const char* key, int64_t* value) final { node_->SetAttr(key, *value); }
+  void Visit(const char* key, uint64_t* value) final { node_->SetAttr(key, *value); }
+  void Visit(const char* key, int* value) final { node_->SetAttr(key, *value); }
+  void Visit(const char* key, bool* value) final { node_->SetAttr(key, *value); }
   void Visit(const char* key, std::string* value) final { node_->SetAttr(key, *value); }
   void Visit(const char* key, DataType* value) final {
     node_->SetAttr(key, runtime::DLDataType2String(*value));
@@ -93,64 +93,44 @@ class OpAttrExtractor : public AttrVisitor {
  private:
   using JSONAttr = tvm::runtime::json::JSONAttr;
 
-  template <typename T>
-  void SetText(const std::string& key, T value) {
-    node_->SetAttr(key, tvm::runtime::json::TextOf(value));
-  }
-
   void SetObject(const std::string& key, const ObjectRef& value) {
-    if (const auto* array = value.as<runtime::ArrayNode>()) {
-      node_->SetAttr(key, RowsOf(*array));
-    } else if (const auto* shape = value.as<runtime::ShapeTupleObj>()) {
-      JSONAttr::Row row;
-      for (size_t i = 0; i < shape->size; ++i) {
-        row.push_back(tvm::runtime::json::TextOf(static_cast<int64_t>(shape->data[i])));
-      }
-      node_->SetAttr(key, std::move(row));
-    } else if (key == "__dict__" && value->IsInstance<runtime::MapNode>()) {
+    if (key == "__dict__" && value->IsInstance<runtime::MapNode>()) {
       // DictAttrs: its entries are the attributes.
       for (const auto& item : Downcast<Map<String, ObjectRef>>(value)) {
         SetObject(item.first, item.second);
       }
     } else {
-      node_->SetAttr(key, TextOfObject(value));
+      node_->SetAttr(key, ValueOf(value));
     }
   }
 
-  /*! \brief One row, or one row for each element where an element is an array itself. */
-  static JSONAttr::Rows RowsOf(const runtime::ArrayNode& array) {
-    bool nested = false;
-    for (const ObjectRef& element : array) {
-      nested = nested || (element.defined() && element->IsInstance<runtime::ArrayNode>());
+  /*! \brief The value of an object inside so many arrays. Version 1 holds two. */
+  static JSONAttr ValueOf(const ObjectRef& value, int depth = 0) {
+    if (!value.defined()) return JSONAttr();
+    const auto* array = value.as<runtime::ArrayNode>();
+    if (array != nullptr && depth < 2) {
+      JSONAttr::List items;
+      for (const ObjectRef& element : *array) items.push_back(ValueOf(element, depth + 1));
+      return JSONAttr::Of(std::move(items));
     }
-    JSONAttr::Rows rows;
-    if (!nested) rows.emplace_back();
-    for (const ObjectRef& element : array) {
-      if (nested) rows.emplace_back();
-      const auto* inner = element.as<runtime::ArrayNode>();
-      if (inner == nullptr) {
-        rows.back().push_back(TextOfObject(element));
-      } else {
-        for (const ObjectRef& item : *inner) rows.back().push_back(TextOfObject(item));
-      }
+    if (const auto* shape = value.as<runtime::ShapeTupleObj>()) {
+      return JSONAttr::Of(JSONAttr::List(shape->data, shape->data + shape->size));
     }
-    return rows;
+    if (const auto* number = value.as<IntImmNode>()) {
+      return number->dtype.is_bool() ? JSONAttr(number->value != 0) : JSONAttr(number->value);
+    }
+    if (const auto* number = value.as<FloatImmNode>()) return JSONAttr(number->value);
+#ifdef TVM_JSON_HAS_BOXED_PRIMITIVES
+    if (const auto* number = value.as<runtime::Int::ContainerType>()) return number->value;
+    if (const auto* number = value.as<runtime::Float::ContainerType>()) return number->value;
+    if (const auto* flag = value.as<runtime::Bool::ContainerType>()) return flag->value;
+#endif
+    return JSONAttr(TextOfObject(value));
   }
 
   static std::string TextOfObject(const ObjectRef& value) {
-    using tvm::runtime::json::TextOf;
-    if (!value.defined()) return "";
     if (const auto* text = value.as<runtime::StringObj>()) return GetRef<String>(text);
     if (const auto* text = value.as<tir::StringImmNode>()) return text->value;
-    if (const auto* number = value.as<IntImmNode>()) return TextOf(number->value);
-    if (const auto* number = value.as<FloatImmNode>()) return TextOf(number->value);
-#ifdef TVM_JSON_HAS_BOXED_PRIMITIVES
-    if (const auto* number = value.as<runtime::Int::ContainerType>()) return TextOf(number->value);
-    if (const auto* number = value.as<runtime::Float::ContainerType>()) {
-      return TextOf(number->value);
-    }
-    if (const auto* flag = value.as<runtime::Bool::ContainerType>()) return TextOf(flag->value);
-#endif
     if (value->IsInstance<tir::AnyNode>()) return "?";  // As Relay writes it.
     if (const auto* constant = value.as<ConstantNode>()) return TensorText(constant->data);
     if (value->IsInstance<runtime::NDArray::ContainerType>()) {

@@ -34,6 +34,7 @@
 #include <vector>
 
 #include "../../../../runtime/contrib/dnnl/c_source/attr_text.h"
+#include "../../../../runtime/contrib/dnnl/core/flat_attrs.h"
 #include "../codegen_c/graph_codegen_c.h"
 #include "json_codegen.h"
 
@@ -44,6 +45,7 @@ namespace dnnl {
 
 namespace {
 
+using tvm::runtime::contrib::dnnl_backend::FlatAttrs;
 using tvm::runtime::contrib::dnnl_backend::ToAttrText;
 using tvm::runtime::json::JSONAttr;
 
@@ -86,12 +88,13 @@ class DNNLCCodegen : public GraphCodegenC {
   void DeclareKernel(const CKernel& kernel) final {
     const std::string op = "op_" + std::to_string(kernel.id);
     std::vector<std::string> attrs;
-    for (const auto& item : kernel.node->attrs()) {
+    for (const auto& [name, value] : FlatAttrs(kernel.node->attrs())) {
       // The types of the outputs are among those of the tensors.
-      if (item.first == "shape" || item.first == "dtype") continue;
-      const auto rows = kernel.node->GetAttr<JSONAttr::Rows>(item.first);
-      if (rows == JSONAttr::Rows{{""}}) continue;  // null
-      attrs.push_back("{" + Quote(item.first) + ", " + Quote(ToAttrText(rows)) + "}");
+      if (name == "shape" || name == "dtype" || value.IsNull()) continue;
+      JSONAttr::Rows rows;
+      CHECK(value.Read(&rows)) << kernel.node->Where() << ": C source cannot have the attribute '"
+                               << name << "', which is " << value.Repr();
+      attrs.push_back("{" + Quote(name) + ", " + Quote(ToAttrText(rows)) + "}");
     }
     code_stream_ << "\n/* ops[" << kernel.id << "]: " << kernel.node->GetOpName() << " */\n";
     if (!attrs.empty()) {

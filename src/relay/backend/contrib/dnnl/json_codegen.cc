@@ -103,14 +103,11 @@ void SetAttrs(const Call& kernel, const std::shared_ptr<JSONGraphNode>& node) {
   const std::string text = described.value();
   try {
     tvm::runtime::json::JSONReader reader(text);
-    std::string name;
-    reader.BeginObject();
-    while (reader.NextObjectItem(&name)) {
-      tvm::runtime::json::JSONAttr attr;
-      attr.Load(&reader);
-      node->SetAttr(name, attr);
-    }
+    tvm::runtime::json::JSONAttr attrs;
+    reader.Read(&attrs);
     reader.ExpectEnd();
+    CHECK(attrs.kind() == tvm::runtime::json::JSONAttr::Kind::kObject) << "it is no object";
+    for (const auto& [name, value] : attrs.members()) node->SetAttr(name, value);
   } catch (const runtime::InternalError& error) {
     LOG(FATAL) << CompositeName(function) << ": its attribute " << kKernelAttr
                << " is not the description that partition_for_dnnl writes: " << error.message();
@@ -137,11 +134,13 @@ class DNNLJSONSerializer : public JSONSerializer {
     const auto node = std::make_shared<JSONGraphNode>(NameOf(kernel), "kernel", inputs);
     SetAttrs(kernel, node);
     // On the node, where C source has it too and a runtime that does not know it skips it.
-    if (num_threads_ > 0) node->SetAttr("num_threads", std::to_string(num_threads_));
+    if (num_threads_ > 0) node->SetAttr("num_threads", num_threads_);
     return AddNode(node, GetRef<Expr>(call));
   }
 
  protected:
+  int64_t FormatVersion() const final { return tvm::runtime::json::kJSONGraphTyped; }
+
   /*! \brief TVM wants names from an updater, which codegen.cc has, to begin with the backend's. */
   std::string ConstantName(size_t number) const final {
     return "dnnl_" + JSONSerializer::ConstantName(number);

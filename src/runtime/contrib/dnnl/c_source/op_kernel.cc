@@ -34,6 +34,7 @@
 
 #include "../core/exec/fork.h"
 #include "../core/exec/recorder.h"
+#include "../core/flat_attrs.h"
 #include "../core/graph.h"
 #include "../core/lowering.h"
 #include "../core/plan/allocator.h"
@@ -74,6 +75,7 @@ Node NodeOf(const TVMDNNLOp& op, const std::string& where) {
   for (int i = 0; i < op.num_attrs; ++i) {
     node.attrs[op.attrs[i].name] = FromAttrText(op.attrs[i].value);
   }
+  NestAttrs(&node.attrs);
   for (int i = 0; i < op.num_outputs; ++i) {
     node.outputs.push_back(TypeOf(op.tensors[op.num_inputs + i], where));
   }

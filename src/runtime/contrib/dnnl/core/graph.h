@@ -27,7 +27,6 @@
 #include <dlpack/dlpack.h>
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <string>
 #include <tuple>
@@ -66,12 +65,15 @@ inline size_t BytesOf(const TensorType& type) {
 
 using Types = std::vector<TensorType>;
 
+/*! \brief The attributes of an op by name. */
+using Attrs = json::JSONAttr::Object;
+
 /*! \brief An op, or a composite of several, with what it reads and what it writes. */
 struct Node {
   uint32_t id;
   /*! \brief The Relay op, or the name of the composite. */
   std::string name;
-  std::map<std::string, json::JSONAttr> attrs;
+  Attrs attrs;
   std::vector<Entry> inputs;
   Types outputs;
   /*!

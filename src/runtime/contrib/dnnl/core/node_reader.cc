@@ -32,31 +32,62 @@ namespace tvm::runtime::contrib::dnnl_backend {
 
 namespace {
 
-const char* const kDequantizePrefix = "dequantize.";
-
-std::string DequantizationOf(int input) { return kDequantizePrefix + std::to_string(input) + "."; }
-
 bool IsQNNOp(const std::string& name) { return name.rfind("qnn.", 0) == 0; }
 
-/*! \brief Whether a node has attributes that say how an input is dequantized. */
-bool HasDequantization(const Node& node) {
-  const std::string key = kDequantizePrefix;
-  const auto first = node.attrs.lower_bound(key);
-  return first != node.attrs.end() && first->first.compare(0, key.size(), key) == 0;
+template <typename T>
+bool ReadMember(const json::JSONAttr& object, const std::string& name, T* out) {
+  const auto it = object.members().find(name);
+  return it != object.members().end() && it->second.Read(out);
 }
 
 }  // namespace
 
 NodeReader::NodeReader(const Node& node, const std::string& symbol)
-    : node_(&node), symbol_(symbol), op_name_(node.name), inputs_(node.inputs) {
+    : node_(&node),
+      symbol_(symbol),
+      op_name_(node.name),
+      attrs_(&node.attrs),
+      inputs_(node.inputs) {
   op_name_ = Get<std::string>("root_op", op_name_);
-  post_ops_ = Get<std::vector<std::string>>("post_ops", {});
+  post_ops_ = &ObjectsOf<std::string>("post_ops", "op");
   // Each has a reader of its own, which is made again and again.
   constexpr size_t kMaxPostOps = 1024;
-  CORE_CHECK(post_ops_.size() <= kMaxPostOps)
-      << Where() << ": has " << post_ops_.size() << " post-ops, at most " << kMaxPostOps
+  CORE_CHECK(post_ops_->size() <= kMaxPostOps)
+      << Where() << ": has " << post_ops_->size() << " post-ops, at most " << kMaxPostOps
       << " are allowed";
+  num_post_ops_ = static_cast<int>(post_ops_->size());
+  ReadDequantizations();
   num_root_inputs_ = CountRootInputs();
+}
+
+template <typename Id>
+const json::JSONAttr::List& NodeReader::ObjectsOf(const std::string& key,
+                                                  const std::string& id) const {
+  static const json::JSONAttr::List kNone;
+  const json::JSONAttr* attr = Find(key);
+  if (attr == nullptr) return kNone;
+  bool is_good = attr->kind() == json::JSONAttr::Kind::kList;
+  Id value{};
+  for (const json::JSONAttr& object : attr->items()) {
+    is_good = is_good && ReadMember(object, id, &value);
+  }
+  CORE_CHECK(is_good) << Where() << ": attribute '" << key << "' is " << attr->Repr()
+                      << ", expected: list of objects, each with \"" << id << "\"";
+  return attr->items();
+}
+
+void NodeReader::ReadDequantizations() {
+  for (const json::JSONAttr& object : ObjectsOf<int>("dequantize", "input")) {
+    int input = -1;
+    ReadMember(object, "input", &input);
+    CORE_CHECK(input >= 0 && input < static_cast<int>(inputs_.size()))
+        << Where() << ": attribute 'dequantize' names input " << input << ", but there are "
+        << inputs_.size();
+    dequantized_.resize(inputs_.size());
+    CORE_CHECK(dequantized_[input] == nullptr)
+        << Where() << ": attribute 'dequantize' names input " << input << " twice";
+    dequantized_[input] = &object.members();
+  }
 }
 
 std::string NodeReader::Where() const {
@@ -66,8 +97,8 @@ std::string NodeReader::Where() const {
 }
 
 const json::JSONAttr* NodeReader::Find(const std::string& key) const {
-  const auto it = node_->attrs.find(prefix_ + key);
-  return it == node_->attrs.end() || it->second.IsNull() ? nullptr : &it->second;
+  const auto it = attrs_->find(key);
+  return it == attrs_->end() || it->second.IsNull() ? nullptr : &it->second;
 }
 
 int NodeReader::Axis(const std::string& key, int otherwise, int rank) const {
@@ -113,9 +144,10 @@ bool NodeReader::IsQNN() const { return IsQNNOp(op_name_); }
 
 NodeReader NodeReader::PostOp(int index) const {
   NodeReader reader = *this;
-  reader.op_name_ = post_ops_.at(index);
-  reader.prefix_ = "post_ops." + std::to_string(index) + ".";
-  reader.post_ops_.clear();
+  reader.op_name_ = PostOpName(index);
+  reader.attrs_ = &post_ops_->at(index).members();
+  reader.path_ = "post_ops." + std::to_string(index) + ".";
+  reader.num_post_ops_ = 0;
   reader.inputs_ = {{id(), 0}};
   reader.num_root_inputs_ = 1;
   if (reader.IsQNN()) AddScaleTo(&reader);
@@ -134,27 +166,36 @@ NodeReader NodeReader::PostOp(int index) const {
 NodeReader NodeReader::WithoutPostOps() const {
   NodeReader reader = *this;
   reader.inputs_.resize(NumRootInputs());
-  reader.post_ops_.clear();
+  reader.num_post_ops_ = 0;
   reader.SetOutputOf(0);
   return reader;
 }
 
 bool NodeReader::IsQuantized() const {
-  for (const std::string& name : post_ops_) {
-    if (IsQNNOp(name)) return true;
+  for (int i = 0; i < NumPostOps(); ++i) {
+    if (IsQNNOp(PostOpName(i))) return true;
   }
-  return !is_float_ && HasDequantization(*node_);
+  return !is_float_ && !dequantized_.empty();
+}
+
+std::string NodeReader::PostOpName(int index) const {
+  std::string name;
+  ReadMember(post_ops_->at(index), "op", &name);
+  return name;
 }
 
 bool NodeReader::IsDequantized(int input) const {
-  return !is_float_ && node_->attrs.count(DequantizationOf(input) + "scale") > 0;
+  const auto index = static_cast<size_t>(input);
+  return !is_float_ && index < dequantized_.size() && dequantized_[index] != nullptr;
 }
 
 NodeReader NodeReader::Dequantization(int input) const {
   NodeReader reader = *this;
   reader.op_name_ = "qnn.dequantize";
-  reader.prefix_ = DequantizationOf(input);
-  reader.post_ops_.clear();
+  CORE_CHECK(IsDequantized(input)) << Where() << ": input " << input << " is not dequantized";
+  reader.attrs_ = dequantized_[input];
+  reader.path_ = "dequantize." + std::to_string(input) + ".";
+  reader.num_post_ops_ = 0;
   reader.inputs_ = {inputs_.at(input)};
   reader.num_root_inputs_ = 1;
   AddScaleTo(&reader);
@@ -167,7 +208,7 @@ void NodeReader::AddScaleTo(NodeReader* reader) const {
   for (const char* key : {"scale", "zero_point"}) {
     const int index = reader->Get<int>(key);
     CORE_CHECK(index >= 0 && index < static_cast<int>(node_->inputs.size()))
-        << reader->Where() << ": attribute " << reader->prefix_ << key << " names input " << index
+        << reader->Where() << ": attribute " << reader->path_ << key << " names input " << index
         << ", but there are " << node_->inputs.size();
     reader->inputs_.push_back(node_->inputs[index]);
     ++reader->num_root_inputs_;
@@ -185,13 +226,13 @@ NodeReader NodeReader::InFloat32() const {
 }
 
 NodeReader NodeReader::WithoutQuantization() const {
-  if (post_ops_.empty() || post_ops_.back() != "qnn.quantize") return *this;
+  if (NumPostOps() == 0 || PostOpName(NumPostOps() - 1) != "qnn.quantize") return *this;
   return WithFirstPostOps(NumPostOps() - 1);
 }
 
 NodeReader NodeReader::WithFirstPostOps(int count) const {
   NodeReader reader = *this;
-  reader.post_ops_.resize(count);
+  reader.num_post_ops_ = count;
   reader.SetOutputOf(count);
   return reader;
 }

@@ -38,9 +38,10 @@ namespace tvm::runtime::contrib::dnnl_backend {
 /*!
  * \brief A kernel node as a lowering sees it.
  *
- * A composite carries the attributes of its root op under their own names, and those of its i-th
- * post-op under "post_ops.<i>."; `PostOp(i)` is a reader of the latter. Where the op reads its k-th
- * input dequantized, "dequantize.<k>." are the attributes of that; `Dequantization(k)` reads them.
+ * A composite carries the attributes of its root op under their own names, and those of its
+ * post-ops as the list of objects "post_ops", each with the name of its "op"; `PostOp(i)` is a
+ * reader of one. Where the op reads its k-th input dequantized, the list "dequantize" has an object
+ * with "input" k; `Dequantization(k)` reads it.
  */
 class NodeReader {
  public:
@@ -60,10 +61,10 @@ class NodeReader {
   template <typename T>
   T Get(const std::string& key) const {
     const json::JSONAttr* attr = Find(key);
-    CORE_CHECK(attr != nullptr) << Where() << ": attribute " << prefix_ << key << " is missing";
+    CORE_CHECK(attr != nullptr) << Where() << ": attribute " << path_ << key << " is missing";
     T value{};
     CORE_CHECK(attr->Read(&value))
-        << Where() << ": attribute '" << prefix_ << key << "' is " << attr->Repr()
+        << Where() << ": attribute '" << path_ << key << "' is " << attr->Repr()
         << ", expected: " << json::AttrTypeName<T>::Get();
     return value;
   }
@@ -99,7 +100,7 @@ class NodeReader {
     return ToDNNLType(Output(index).dtype, Where());
   }
 
-  int NumPostOps() const { return static_cast<int>(post_ops_.size()); }
+  int NumPostOps() const { return num_post_ops_; }
   /*! \brief A post-op as a node of its own, which reads and replaces this node's result. */
   NodeReader PostOp(int index) const;
   /*! \brief The root op as a node of its own. */
@@ -128,7 +129,15 @@ class NodeReader {
  private:
   /*! \brief The attribute; nullptr where it is absent or null. */
   const json::JSONAttr* Find(const std::string& key) const;
+  /*!
+   * \brief An attribute of the node that is a list of objects, each with a member "id".
+   * \tparam Id The type of that member.
+   */
+  template <typename Id>
+  const json::JSONAttr::List& ObjectsOf(const std::string& key, const std::string& id) const;
+  void ReadDequantizations();
   int CountRootInputs() const;
+  std::string PostOpName(int index) const;
   /*! \brief Append the inputs that a reader's attributes "scale" and "zero_point" name. */
   void AddScaleTo(NodeReader* reader) const;
   /*! \brief Say that output 0 is what the node's i-th op makes, if that is known. */
@@ -137,8 +146,14 @@ class NodeReader {
   const Node* node_;
   std::string symbol_;
   std::string op_name_;
-  std::string prefix_;
-  std::vector<std::string> post_ops_;
+  /*! \brief The op's own: those of the node, or an object in them. */
+  const Attrs* attrs_;
+  /*! \brief Where that object is, with a dot at the end; errors name attributes so. */
+  std::string path_;
+  const json::JSONAttr::List* post_ops_;
+  /*! \brief How each input is dequantized; nullptr where it is not. Empty if none is. */
+  std::vector<const Attrs*> dequantized_;
+  int num_post_ops_{0};
   std::vector<Entry> inputs_;
   int num_root_inputs_{0};
   /*! \brief The type that the op writes where that is not the node's output. */

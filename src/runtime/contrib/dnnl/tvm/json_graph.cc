@@ -28,6 +28,7 @@
 #include <vector>
 
 #include "../core/desc.h"
+#include "../core/flat_attrs.h"
 
 namespace tvm {
 namespace runtime {
@@ -94,10 +95,12 @@ Types OutputTypes(const json::JSONGraphNode& node) {
 }
 
 /*! \brief A kernel node as one of the core. */
-Node NodeOf(const std::vector<json::JSONGraphNode>& nodes, uint32_t id) {
-  json::JSONGraphNode node = nodes.at(id);
-  AddPostOpsByName(nodes, &node);
+Node NodeOf(const json::JSONGraph& graph, uint32_t id) {
+  json::JSONGraphNode node = graph.nodes.at(id);
+  const bool is_flat = graph.format_version == json::kJSONGraphRows;
+  if (is_flat) AddPostOpsByName(graph.nodes, &node);
   Node result{id, node.GetOpName(), node.attrs(), {}, OutputTypes(node)};
+  if (is_flat) NestAttrs(&result.attrs);
   for (const json::JSONGraphNodeEntry& input : node.GetInputs()) {
     result.inputs.push_back({input.id_, input.index_});
   }
@@ -129,7 +132,7 @@ Graph GraphOf(const std::string& symbol, const json::JSONGraph& json,
     graph.constants.push_back({edge(constants.at(name), 0, symbol + ": " + name), nullptr});
   }
   for (uint32_t id = 0; id < json.nodes.size(); ++id) {
-    if (!json.nodes[id].IsLeaf()) graph.nodes.push_back(NodeOf(json.nodes, id));
+    if (!json.nodes[id].IsLeaf()) graph.nodes.push_back(NodeOf(json, id));
   }
   for (size_t i = 0; i < json.heads.size(); ++i) {
     const json::JSONGraphNodeEntry& head = json.heads[i];

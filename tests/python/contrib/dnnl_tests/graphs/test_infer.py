@@ -104,7 +104,7 @@ def initialise(module):
     nodes = {node["name"]: node for node in json.loads(module.get_source("json"))["nodes"]}
     constants = []
     for name in module.get_function("get_const_vars")():
-        (shape,), (dtype,) = (nodes[name]["attrs"][key][0] for key in ("shape", "dtype"))
+        (shape,), (dtype,) = (nodes[name]["attrs"][key] for key in ("shape", "dtype"))
         value = values("pos", shape, "float32") if "float" in dtype else values("", shape, "int32")
         constants.append(tvm.nd.array(value.astype(numpy_type(dtype))))
     symbol = module.get_function("get_symbol")()

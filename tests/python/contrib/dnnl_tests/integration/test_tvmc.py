@@ -161,7 +161,7 @@ def test_num_threads(model, tmp_path, target, options):
     with tarfile.open(package) as archive:
         library = archive.extractfile("mod.so").read()
     # The graph of the partition says so of each kernel.
-    assert b'"num_threads":[["3"]]' in b"".join(library.split())
+    assert b'"num_threads":3' in b"".join(library.split())
     assert_runs(package, model[1], tmp_path)
 
 

@@ -174,7 +174,8 @@ def test_the_graph_has_a_bias_where_the_name_has(kind, partition):
     lib = testing.build(partition(tvm.IRModule.from_expr({**NO_BIAS, **BIAS}[kind](conv))))
     (module,) = testing.dnnl_modules(lib)
     kernels = json.loads(module.get_source("json"))["nodes"]
-    marked = [node["name"] for node in kernels if "post_ops.0.is_bias" in node["attrs"]]
+    first = {n["name"]: n["attrs"].get("post_ops", [{}])[0] for n in kernels}
+    marked = [name for name, post_op in first.items() if post_op.get("is_bias")]
     assert marked == [node["name"] for node in kernels if "bias" in node["name"].split("_")]
     assert marked == (["dnnl.conv2d_bias"] if kind in BIAS else [])
 
@@ -189,21 +190,20 @@ def test_the_code_generator_copies_the_kernel_that_the_partitioner_describes():
     )
     composite = func.body.op
     described = json.loads(composite.attrs["dnnl_kernel"])
-    changed = json.dumps({**described, "only_here": [["7"]]})
+    changed = json.dumps({**described, "only_here": 7})
     call = relay.Call(composite.with_attr("dnnl_kernel", changed), func.body.args)
     other = tvm.IRModule.from_expr(relay.Function(func.params, call, func.ret_type))
     other = relay.transform.InferType()(other)["main"].with_attr("global_symbol", "other")
-    for each, only in ((func, None), (other, [["7"]])):
+    for each, only in ((func, None), (other, 7)):
         module = tvm.get_global_func("relay.ext.dnnl")(each)
         (node,) = (n for n in json.loads(module.get_source("json"))["nodes"] if n["op"] == "kernel")
         assert node["attrs"].get("only_here") == only
-        for name, rows in described.items():
-            assert node["attrs"][name] == [list(map(str, row)) for row in rows]
+        assert described.items() <= node["attrs"].items()
         assert len(node["inputs"]) == len(composite.params) == 3
 
 
 @json_only
-@pytest.mark.parametrize("text", ["", "{", '{"post_ops": 1}'])
+@pytest.mark.parametrize("text", ["", "{", "[]", "1", '{"post_ops": [}', '{"a": 1} 2'])
 def test_a_damaged_description(text):
     mod, _, params, _ = conv_bias_relu()
     partitioned = dnnl.partition_for_dnnl(mod, params)

@@ -303,7 +303,7 @@ def test_constants_of_post_ops_in_bfloat16_are_float32(precision):
     (code,) = testing.dnnl_modules(testing.build(mod))
     nodes = json.loads(code.get_source("json"))["nodes"]
     (fused,) = (node for node in nodes if "root_op" in node["attrs"])
-    read = [nodes[i]["attrs"]["dtype"][0][0] for i, *_ in fused["inputs"]]
+    read = [nodes[i]["attrs"]["dtype"][0] for i, *_ in fused["inputs"]]
     small = "float32" if precision == "bfloat16" else precision
     assert read == [precision, precision, small, small, precision, small]
 

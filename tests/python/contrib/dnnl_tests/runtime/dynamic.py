@@ -73,7 +73,7 @@ def open_dims(text, axes):
     graph = json.loads(text)
     fixed = [list(value.shape) for value in (*WEIGHTS, BIAS)]
     for node in graph["nodes"]:
-        for shape in node["attrs"]["shape"][0]:
+        for shape in node["attrs"]["shape"]:
             for axis in axes if shape not in fixed else ():
                 shape[axis] = -1
     return json.dumps(graph)
@@ -103,7 +103,7 @@ class DynamicModule:
         self.module = tvm.get_global_func("runtime.DNNLJSONRuntimeCreate")(self.symbol, text, names)
         by_shape = {value.shape: tvm.nd.array(value) for value in (*WEIGHTS, BIAS)}
         graph = json.loads(text)
-        shapes = {n["name"]: tuple(n["attrs"]["shape"][0][0]) for n in graph["nodes"]}
+        shapes = {n["name"]: tuple(n["attrs"]["shape"][0]) for n in graph["nodes"]}
         leaves = [graph["nodes"][i] for i in graph["arg_nodes"]]
         inputs = [shapes[n["name"]] for n in leaves if n["op"] == "input"]
         #: The inputs in the order of the call; None for x.

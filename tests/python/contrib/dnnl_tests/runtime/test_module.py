@@ -26,9 +26,11 @@ from tvm import relay
 from tvm.relay.op.contrib import dnnl
 from tvm.testing import dnnl as testing
 
+from dnnl_tests.fused_conv import FUSED_CONV
 from dnnl_tests.marks import json_only, nightly_after
 from dnnl_tests.reference import RTOL, conv2d, rand
 from dnnl_tests.threads import on_threads
+from dnnl_tests.version_1 import in_version_1
 
 ATTRS = dict(kernel_size=(3, 3), channels=8, padding=(1, 1))
 X, W, B = rand(1, 8, 6, 6), rand(8, 8, 3, 3, seed=1), rand(8, 1, 1, seed=2)
@@ -133,13 +135,10 @@ def test_the_graph_json_has_no_constants_and_names_what_is_fused():
     assert sorted(names) == [f"dnnl_{symbol}_const_0", f"dnnl_{symbol}_const_1"]
     kinds = [node["op"] for node in graph["nodes"]]
     assert kinds == ["input", "const", "const", "kernel"]
-    kernel = graph["nodes"][3]
-    assert kernel["name"] == "dnnl.conv2d_bias_relu"
-    assert kernel["attrs"]["root_op"] == [["nn.conv2d"]]
-    assert kernel["attrs"]["post_ops"] == [["add", "nn.relu"]]
-    assert kernel["attrs"]["post_ops.0.operand"] == [["2"]]
-    assert kernel["attrs"]["post_ops.0.is_bias"] == [["1"]]
-    assert kernel["attrs"]["padding"] == [["1", "1", "1", "1"]]
+    # Relay's op has two attributes that follow from its weight.
+    of_relay = {"channels": 8, "kernel_size": [3, 3]}
+    kernel = {**FUSED_CONV, "attrs": {**FUSED_CONV["attrs"], **of_relay}}
+    assert graph["nodes"][3] == kernel
     assert len(module.get_source("json")) < 4000
 
 
@@ -236,9 +235,9 @@ def rewritten(change):
 
 @json_only
 def test_a_composite_that_only_its_name_describes():
-    """Relax's codegen writes no list of post-ops; what the name says is known for a few."""
+    """TVM's own codegens write no list of post-ops; what the name says is known for a few."""
     module = dnnl_module()
-    graph = json.loads(module.get_source("json"))
+    graph = in_version_1(json.loads(module.get_source("json")))
     attrs = graph["nodes"][-1]["attrs"]
     for key in [key for key in attrs if key == "root_op" or key.startswith("post_ops")]:
         del attrs[key]
@@ -252,15 +251,27 @@ def set_attr(key, value):
     return lambda attrs: attrs.__setitem__(key, value)
 
 
+def set_bias(key, value):
+    return lambda attrs: attrs["post_ops"][0].__setitem__(key, value)
+
+
+NO_LIST = "expected: list of objects, each with"
 BAD_ATTRS = {
-    "unknown-op": (set_attr("root_op", [["nn.nonsense"]]), "no op nn.nonsense"),
-    "kernel-layout": (set_attr("kernel_layout", [["OIHX"]]), "layout OIHX"),
-    "groups": (set_attr("groups", [["3"]]), "do not fit 8 input channels in 3 groups"),
-    "groups-text": (set_attr("groups", [["many"]]), "'groups' is .*many"),
-    "output-shape": (set_attr("shape", [[[1, 8, 6, 9]]]), "1, 8, 6, 9\\] in the graph, but is"),
-    "post-op": (set_attr("post_ops", [["add", "nn.conv2d"]]), "nn.conv2d.*has 1 inputs"),
-    "operand": (set_attr("post_ops.0.operand", [["9"]]), "input 9 is missing"),
-    "no-operand": (lambda attrs: attrs.pop("post_ops.0.operand"), "has 3 inputs"),
+    "unknown-op": (set_attr("root_op", "nn.nonsense"), "no op nn.nonsense"),
+    "kernel-layout": (set_attr("kernel_layout", "OIHX"), "layout OIHX"),
+    "groups": (set_attr("groups", 3), "do not fit 8 input channels in 3 groups"),
+    "groups-text": (set_attr("groups", "many"), "'groups' is \"many\", expected: integer"),
+    "groups-real": (set_attr("groups", 1.0), "'groups' is 1.0, expected: integer"),
+    "groups-object": (set_attr("groups", {"a": 1}), "'groups' is .*, expected: integer"),
+    "output-shape": (set_attr("shape", [[1, 8, 6, 9]]), "1, 8, 6, 9\\] in the graph, but is"),
+    "post-op": (lambda attrs: attrs["post_ops"][1].update(op="nn.conv2d"), "nn.conv2d.*1 inputs"),
+    "post-ops": (set_attr("post_ops", 1), "'post_ops' is 1, " + NO_LIST),
+    "post-op-names": (set_attr("post_ops", ["add", "nn.relu"]), "'post_ops' is .*, " + NO_LIST),
+    "post-op-no-op": (lambda attrs: attrs["post_ops"][0].pop("op"), "'post_ops' is .*" + NO_LIST),
+    "operand": (set_bias("operand", 9), "input 9 is missing"),
+    "operand-text": (set_bias("operand", "b"), "'post_ops.0.operand' is \"b\", expected: integer"),
+    "no-operand": (lambda attrs: attrs["post_ops"][0].pop("operand"), "has 3 inputs"),
+    "dequantize": (set_attr("dequantize", [{"input": 9}]), "names input 9, but there are 3"),
 }
 
 

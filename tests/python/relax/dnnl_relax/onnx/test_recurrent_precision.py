@@ -50,7 +50,7 @@ def weight_types(partitioned):
     """Return how often constants of 16 and 8 bits are in the graphs of the partitions."""
     (library,) = compiled(partitioned).attrs["external_mods"]
     text = library.inspect_source()
-    return text.count('"dtype": [["bfloat16"]]'), text.count('"dtype": [["int8"]]')
+    return text.count('"dtype": ["bfloat16"]'), text.count('"dtype": ["int8"]')
 
 
 def imported(model):

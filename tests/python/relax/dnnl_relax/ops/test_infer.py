@@ -87,7 +87,7 @@ def initialise(module):
     nodes = {node["name"]: node for node in json.loads(module.inspect_source("json"))["nodes"]}
     values = []
     for name in module["get_const_vars"]():
-        (shape,), (dtype,) = (nodes[name]["attrs"][key][0] for key in ("shape", "dtype"))
+        (shape,), (dtype,) = (nodes[name]["attrs"][key] for key in ("shape", "dtype"))
         # numpy has no bfloat16 of its own.
         values.append(relax.const(np.ones(shape), dtype))
     values = [getattr(each, "value", None) or each.data for each in values]

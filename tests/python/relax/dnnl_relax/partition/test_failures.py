@@ -24,8 +24,9 @@ from dnnl_tests.pretended_cpu import every_dtype
 from tvm import relax
 from tvm.contrib.onednn import cpu
 from tvm.contrib.onednn.failures import PartitionError, PartitionWarning
+from tvm.contrib.onednn.partition.json_graph import JsonGraph
 from tvm.relax import op
-from tvm_dnnl._dnnl import body, kernels, ops
+from tvm_dnnl._dnnl import body, ops
 
 from dnnl_relax.modules import compiled, composites, const, conv, module, partitions, rand, run, var
 
@@ -170,16 +171,16 @@ def test_strict_by_environment(monkeypatch):
 
 @pytest.mark.parametrize("name", ["nn.group_norm", "nn.conv2d"])
 def test_an_op_that_the_code_generator_cannot_write(name, monkeypatch):
-    add = kernels.GraphWriter._add  # pylint: disable=protected-access
+    add = JsonGraph.add_kernel
 
-    def failing(self, op_kind, node_name, types, attrs=None, inputs=None):
-        if op_kind == "kernel" and name in (node_name, *(attrs.get("root_op", [[]])[0])):
+    def failing(self, node_name, attrs, inputs, types):
+        if name in (node_name, attrs.get("root_op")):
             raise ValueError(f"no kernel of {name}")
-        return add(self, op_kind, node_name, types, attrs, inputs)
+        return add(self, node_name, attrs, inputs, types)
 
     mod, x = module(norm_between_convs, X), rand(1, 8, 12, 12)
     (want,) = run(mod, x)
-    monkeypatch.setattr(kernels.GraphWriter, "_add", failing)
+    monkeypatch.setattr(JsonGraph, "add_kernel", failing)
     match = f"function main: writing {name} failed: no kernel of {name}"
     with pytest.warns(PartitionWarning, match=match):
         partitioned = tvm_dnnl.partition_for_dnnl(mod, prune=False, strict=False)

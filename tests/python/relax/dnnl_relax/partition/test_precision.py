@@ -191,7 +191,7 @@ def test_constants_of_post_ops_in_bfloat16_are_float32(precision, any_cpu):
     (code,) = relax.transform.RunCodegen()(mod).attrs["external_mods"]
     nodes = json.loads(code.inspect_source("json"))["nodes"]
     (fused,) = (node for node in nodes if "root_op" in node["attrs"])
-    read = [nodes[i]["attrs"]["dtype"][0][0] for i, *_ in fused["inputs"]]
+    read = [nodes[i]["attrs"]["dtype"][0] for i, *_ in fused["inputs"]]
     small = "float32" if precision == "bfloat16" else precision
     assert read == [precision, precision, small, small, precision, small]
 

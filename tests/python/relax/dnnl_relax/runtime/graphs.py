@@ -28,12 +28,10 @@ SYMBOL = "f"
 
 
 def node(op, name, shape, inputs=None, **attrs):
-    """Return a node of float32; `attrs` are lists of texts."""
-    fields = {"shape": [[shape]], "dtype": [["float32"]]}
-    fields.update((key.replace("__", "."), [value]) for key, value in attrs.items())
+    """Return a node of float32."""
+    fields = {"shape": [shape], "dtype": ["float32"], **attrs}
     if inputs is None:
         return {"op": op, "name": name, "attrs": fields}
-    fields.update(num_inputs=str(len(inputs)), num_outputs="1")
     return {"op": op, "name": name, "inputs": [[i, 0, 0] for i in inputs], "attrs": fields}
 
 
@@ -42,7 +40,7 @@ def graph(nodes, heads):
     leaves = [i for i, one in enumerate(nodes) if one["op"] != "kernel"]
     rows = list(range(len(nodes) + 1))
     outputs = [[head, 0, 0] for head in heads]
-    top = {"symbol": SYMBOL, "nodes": nodes, "arg_nodes": leaves}
+    top = {"format_version": 2, "symbol": SYMBOL, "nodes": nodes, "arg_nodes": leaves}
     return {**top, "heads": outputs, "node_row_ptr": rows}
 
 
@@ -53,16 +51,14 @@ def rand(*shape, seed=0):
 
 W, B, S = rand(8, 8, 3, 3, seed=1), rand(8, 1, 1, seed=2), rand(8, 1, 6, seed=3)
 _CONV = {
-    "root_op": ["nn.conv2d"],
-    "post_ops": ["add", "nn.relu"],
-    "post_ops__0__operand": ["2"],
-    "post_ops__0__is_bias": ["1"],
-    "strides": ["1", "1"],
-    "padding": ["1", "1", "1", "1"],
-    "dilation": ["1", "1"],
-    "groups": ["1"],
-    "data_layout": ["NCHW"],
-    "kernel_layout": ["OIHW"],
+    "root_op": "nn.conv2d",
+    "post_ops": [{"op": "add", "operand": 2, "is_bias": True}, {"op": "nn.relu"}],
+    "strides": [1, 1],
+    "padding": [1, 1, 1, 1],
+    "dilation": [1, 1],
+    "groups": 1,
+    "data_layout": "NCHW",
+    "kernel_layout": "OIHW",
 }
 
 
@@ -98,7 +94,7 @@ def matmul():
     nodes = [
         node("input", "x", [-1, 4]),
         node("const", "w", [4, 5]),
-        node("kernel", "nn.matmul", [-1, 5], [0, 1], transpose_a=["0"], transpose_b=["0"]),
+        node("kernel", "nn.matmul", [-1, 5], [0, 1], transpose_a=False, transpose_b=False),
     ]
     return graph(nodes, [2])
 

@@ -27,6 +27,7 @@ import pytest
 import tvm_dnnl  # noqa: F401, it registers the runtime
 import tvm_ffi
 from dnnl_tests.malformed import MUTATIONS, NAMES, TEXTS
+from dnnl_tests.version_1 import in_version_1
 
 from dnnl_relax.runtime import graphs
 
@@ -47,6 +48,10 @@ def test_runs():
     kinds = [step["kind"] for step in plan["primitives"] if step["op"] != "reorder"]
     assert kinds == ["convolution", "binary"]
     assert ["bias", "eltwise_relu"] in [step["post_ops"] for step in plan["primitives"]]
+
+
+def test_graphs_of_earlier_releases_are_read():
+    assert_runs(graphs.initialised(in_version_1(graphs.conv())))
 
 
 def test_answers():
@@ -121,10 +126,10 @@ def test_escapes():
 
 def test_what_oneDNN_cannot_do_names_the_node():
     graph = graphs.conv()
-    graph["nodes"][3]["attrs"]["groups"] = [["3"]]
+    graph["nodes"][3]["attrs"]["groups"] = 3
     with pytest.raises(Exception, match="node 3 nn.conv2d of dnnl.conv2d_bias_relu"):
         graphs.initialised(graph)
-    graph["nodes"][3]["attrs"]["root_op"] = [["nn.nothing"]]
+    graph["nodes"][3]["attrs"]["root_op"] = "nn.nothing"
     with pytest.raises(Exception, match="node 3 nn.nothing"):
         graphs.initialised(graph)
 

@@ -22,11 +22,11 @@ generator reads it.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 
 from tvm import relax
 from tvm.contrib.onednn.ir.op_view import Tensor
+from tvm.contrib.onednn.partition.json_graph import Entry, JsonGraph
 from tvm.contrib.onednn.partition.kernel import KernelNode
 
 from .reading import ExprDict, elements, is_constant, sizes
@@ -113,19 +113,19 @@ class GraphWriter:
 
     def __init__(self, symbol: str, num_threads: int, const_names: Mapping | None = None):
         self._symbol, self._num_threads, self._const_names = symbol, num_threads, const_names
-        self._nodes: list[dict] = []
+        self._graph = JsonGraph(symbol)
         self._entries = ExprDict()
-        self._row_ptr = [0]
 
     def add_input(self, var: relax.Var, types: Sequence[Tensor]) -> None:
         """Write a parameter."""
-        self._entries[var] = self._add("input", f"{self._symbol}_i{len(self._nodes)}", types)
+        name = f"{self._symbol}_i{self._graph.num_nodes}"
+        self._entries[var] = self._graph.add_leaf("input", name, types)
 
     def add_constant(self, expr: relax.Expr, types: Sequence[Tensor]) -> None:
         """Write a constant, unless it is already there."""
         if expr not in self._entries:
             name = "" if self._const_names is None else str(self._const_names[expr])
-            self._entries[expr] = self._add("const", name, types)
+            self._entries[expr] = self._graph.add_leaf("const", name, types)
 
     def add_kernel(self, var: relax.Var, kernel: KernelNode, types: Sequence[Tensor]) -> None:
         """Write what computes a variable.
@@ -140,47 +140,28 @@ class GraphWriter:
             The types of its results.
         """
         entries = [entry for expr in kernel.inputs for entry in self.heads(expr)]
-        self._entries[var] = self._add("kernel", kernel.name, types, kernel.attrs, entries)
+        attrs = kernel.attrs
+        if self._num_threads:
+            attrs = {**attrs, "num_threads": self._num_threads}
+        self._entries[var] = self._graph.add_kernel(kernel.name, attrs, entries, types)
 
     def add_name(self, var: relax.Var, expr: relax.Expr) -> None:
         """Let a variable be what an expression is, such as a field of a tuple."""
-        self._entries[var] = self._read(expr)
-
-    def heads(self, result: relax.Expr) -> list[list[int]]:
-        """Return what of the graph is an expression, one entry for each tensor."""
-        return [list(entry) for entry in self._read(result)]
+        self._entries[var] = self.heads(expr)
 
     def text(self, result: relax.Expr) -> tuple[str, list[str]]:
         """Return the graph that computes an expression, and the names of its constants."""
-        heads = self.heads(result)
-        leaves = [i for i, node in enumerate(self._nodes) if node["op"] != "kernel"]
-        graph = {"nodes": self._nodes, "arg_nodes": leaves, "heads": heads}
-        names = [node["name"] for node in self._nodes if node["op"] == "const"]
-        return json.dumps({"symbol": self._symbol, **graph, "node_row_ptr": self._row_ptr}), names
+        return self._graph.text(self.heads(result)), self._graph.const_names
 
-    def _read(self, expr) -> list[tuple[int, int, int]]:
+    def heads(self, expr: relax.Expr) -> list[Entry]:
         """Return the entries of an expression, one for each tensor."""
         known = self._entries.get(expr)
         if known is not None:
             return known
         if isinstance(expr, relax.Tuple):
-            return [entry for field in elements(expr.fields) for entry in self._read(field)]
+            return [entry for field in elements(expr.fields) for entry in self.heads(field)]
         if isinstance(expr, relax.TupleGetItem):
-            return [self._read(expr.tuple_value)[expr.index]]
+            return [self.heads(expr.tuple_value)[expr.index]]
         if is_constant(expr):
             self.add_constant(expr, _tensor_types(expr.ty))
         return self._entries[expr]
-
-    def _add(self, op: str, name: str, types: Sequence[Tensor], attrs=None, inputs=None) -> list:
-        shapes = [[-1 if size is None else size for size in each.shape] for each in types]
-        own = {"dtype": [[each.dtype for each in types]], "shape": [shapes]}
-        node = {"op": op, "name": name}
-        if op == "kernel":
-            if self._num_threads:
-                attrs = {**attrs, "num_threads": [[str(self._num_threads)]]}
-            node["inputs"] = inputs
-            own = {"num_inputs": str(len(inputs)), "num_outputs": str(len(types)), **attrs, **own}
-        node["attrs"] = own
-        self._nodes.append(node)
-        self._row_ptr.append(self._row_ptr[-1] + len(types))
-        return [(len(self._nodes) - 1, k, 0) for k in range(len(types))]

@@ -1,0 +1,43 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""The JSON graph that the code generator writes."""
+
+import json
+
+import tvm_dnnl
+from dnnl_tests.fused_conv import FUSED_CONV
+from tvm import relax
+from tvm.relax import op
+
+from dnnl_relax.modules import const, module, var
+
+
+def test_a_fused_kernel_is_the_one_of_relay():
+    def build(builder, x):
+        y = builder.emit(op.nn.conv2d(x, const(8, 8, 3, 3), padding=1))
+        return op.nn.relu(builder.emit(op.add(y, const(1, 8, 1, 1))))
+
+    mod = tvm_dnnl.partition_for_dnnl(module(build, var("x", 1, 8, 6, 6)), prune=False)
+    (code,) = relax.transform.RunCodegen()(mod).attrs["external_mods"]
+    graph = json.loads(code.inspect_source("json"))
+    names = [str(name) for name in code["get_const_vars"]()]
+    assert list(graph)[:3] == ["format_version", "symbol", "nodes"] and graph["format_version"] == 2
+    assert graph["symbol"] == code["get_symbol"]()
+    assert [node["op"] for node in graph["nodes"]] == ["input", "const", "const", "kernel"]
+    assert [node["name"] for node in graph["nodes"][1:3]] == names
+    assert graph["nodes"][3] == FUSED_CONV
+    assert (graph["arg_nodes"], graph["heads"]) == ([0, 1, 2], [[3, 0, 0]])
