@@ -28,7 +28,7 @@ SMALL_ISA = "SSE41"
 # The tests that make a corpus where none have run: a few minutes.
 FOLDERS = [quick.STAGES + stage for stage in ("ops", "fusion")]
 OUTCOMES = ("not loaded", "not initialised", "not run", "run", "too large")
-# The trials of --gate, 40 of each graph; --count names another number. Two processes on any
+# The trials of --gate, 14 of each graph; --count names another number. Two processes on any
 # machine: each runs the same trials in the same order.
 GATE_SEED, GATE_COUNT, GATE_PROCESSES = 1, 12000, 2
 # So many failures of each kind are shown, and so many of all end the run.
