@@ -16,8 +16,8 @@
 # under the License.
 """Writes the nodes of a partition as the JSON graph that the runtime reads.
 
-The format is that of `src/runtime/contrib/json/json_graph.h`, in its version 2. Relay's partitions
-are written there, by the base class of all JSON code generators of Relay.
+The format is version 2 of the one that the runtime's `json_graph.h` reads. That file also writes
+it for Relay, whose JSON code generators have a base class in C++.
 """
 
 from __future__ import annotations
