@@ -120,8 +120,8 @@ def described(kernel, last):
 
 def first(count, make):
     """Return the first valid nodes that are made from a seed."""
-    made = (make(seed) for seed in range(TRIES))
-    return list(itertools.islice(filter(None, made), count))
+    nodes = (make(seed) for seed in range(TRIES))
+    return list(itertools.islice(filter(None, nodes), count))
 
 
 def single_nodes():

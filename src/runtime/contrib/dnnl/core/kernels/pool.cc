@@ -254,10 +254,10 @@ DNNL_INLINE void PoolRows(const PoolShape& shape, const Value* src, Value* dst, 
       }
       for (int64_t i = 0; i < count_rows; ++i) {
         Line<Value> from = {lines + i * line_size, width.kernel, width.step, stride, joined[i]};
-        Value whole;
+        Value result;
         if (is_whole) {
-          whole = JoinAll<Op>(lines + i * line_size, width.kernel);
-          from.values = &whole;
+          result = JoinAll<Op>(lines + i * line_size, width.kernel);
+          from.values = &result;
           from.taps = 1;
         }
         PoolLine<Op>(from, count, finish, dst + (row + i) * width.dst + begin);

@@ -141,7 +141,8 @@ class PlanBuilder {
   /*! \brief The elements of a constant. It is an error if the tensor is none. */
   template <typename T>
   std::vector<T> ValuesOf(const NodeReader& node, const Tensor& constant) {
-    CORE_CHECK(IsConstant(constant)) << node.Where() << ": reads the values of what is not constant";
+    CORE_CHECK(IsConstant(constant))
+        << node.Where() << ": reads the values of what is not constant";
     const Tensor plain = Plain(node, constant);
     const T* data = static_cast<const T*>(DataOf(plain));
     return std::vector<T>(data, data + NumElements(plain.dims()));
