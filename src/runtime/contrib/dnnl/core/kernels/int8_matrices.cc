@@ -27,8 +27,9 @@
 #include <cstring>
 
 #include "../exec/parallel.h"
-// The last one.
 #include "int8_tiles.h"
+// The last one.
+#include "cpu_clones.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
 

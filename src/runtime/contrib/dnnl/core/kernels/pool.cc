@@ -30,8 +30,9 @@
 #include <utility>
 
 #include "../exec/parallel.h"
-// The last one.
 #include "pool_lines.h"
+// The last one.
+#include "cpu_clones.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
 

@@ -28,8 +28,9 @@
 #include <vector>
 
 #include "../exec/parallel.h"
-// The last one.
 #include "reduce_loops.h"
+// The last one.
+#include "cpu_clones.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
 
