@@ -77,12 +77,12 @@ DNNL_INLINE float LargestOfRow(const float* row, int64_t count) {
  */
 template <int W>
 DNNL_INLINE Floats<W> ExpForSum(const Floats<W>& argument) {
-  using Ints = typename VectorTypes<W>::Ints;
+  using Bits = typename VectorTypes<W>::Bits;
   constexpr float kLowest = -87.f;
   // The argument if it is NaN.
   const auto [factor, bits] = SplitExp<W>(argument < kLowest ? Filled<W>(kLowest) : argument);
-  // The sum comes first: of the bits of a NaN it does not overflow.
-  const Ints exponent = (bits + 127) << 23;
+  // Without a sign, as the bits of a NaN may be the largest integer.
+  const Bits exponent = (__builtin_convertvector(bits, Bits) + 127) << 23;
   Floats<W> power;
   std::memcpy(&power, &exponent, sizeof(power));
   return factor * power;
