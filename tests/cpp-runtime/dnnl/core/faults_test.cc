@@ -219,6 +219,22 @@ TEST(DNNLFaults, ZeroPointsOfDilatedRows) {
   EXPECT_TRUE(!IsFaulty(kernel));
 }
 
+TEST(DNNLFaults, PaddingAsLongAsTheUnreadEnd) {
+  // Two windows of 7 over 5 zeros and 14 elements, of which 5 are left.
+  Kernel kernel = Conv("brgconv:avx512_core_bf16", Type::bf16, 32, {7}, {7});
+  kernel.src[2] = 14;
+  kernel.dst[2] = 2;
+  EXPECT_TRUE(!IsFaulty(kernel));
+  kernel.pad_begin = {5};
+  EXPECT_TRUE(IsFaulty(kernel, kNewest));
+  kernel.dst_type = Type::f32;
+  EXPECT_TRUE(!IsFaulty(kernel));
+  kernel.num_post_ops = 1;
+  EXPECT_TRUE(IsFaulty(kernel));
+  kernel.src[2] = 9;
+  EXPECT_TRUE(!IsFaulty(kernel));
+}
+
 TEST(DNNLFaults, OperandsOfDepthwiseConvolutions) {
   Kernel kernel = Conv("jit_int8_dw:avx2", Type::u8, 64, {3, 3}, {1, 1});
   kernel.weights = {64, 1, 1, 3, 3};

@@ -189,6 +189,22 @@ bool JoinsOddColumns(const Kernel& kernel) {
          kernel.dilation[last] == 0 && kernel.pad_begin[last] <= 0 && kernel.PadEnd(last) <= 0;
 }
 
+/*!
+ * \brief Whether sums of padded rows may be kept in a result of another type, or one that is added
+ * to, instead of in a buffer.
+ *
+ * oneDNN takes rows for unpadded if the padding at their begin is as long as the part that no
+ * window reaches at their end.
+ */
+bool KeepsSumsInResult(const Kernel& kernel) {
+  if (!IsConv(kernel) || !kernel.StartsWith("brgconv:") || kernel.Has("amx")) return false;
+  if (kernel.Spatial() == 0) return false;
+  const size_t last = kernel.Spatial() - 1;
+  const int64_t pad = kernel.pad_begin[last];
+  return pad > 0 && kernel.PadEnd(last) == -pad &&
+         (kernel.dst_type != Type::f32 || kernel.num_post_ops > 0);
+}
+
 bool SkipsPlane(const Kernel& kernel) {
   return IsConv(kernel) && kernel.StartsWith("brgconv_1x1:") && kernel.Has("amx") &&
          kernel.Spatial() == 3;
@@ -282,6 +298,11 @@ const std::vector<Fault>& Faults() {
       {"transposed convolutions on AMX by direct code add a bias of another type than the result "
        "as one of its type",
        30200, 30800, kNext, "oneDNN's 82c2605395 and c145daecbf", MisreadsBias},
+      {"convolutions with padding at the begin of rows, and as many elements at their end that no "
+       "window reaches, such as 7 taps with strides of 7 and a padding of 5 over 14, keep sums of "
+       "float32 in a result in reduced precision, and write past its end, or add to an operand of "
+       "a fused sum",
+       30200, 0, kNext, "seen on AVX-512, AVX512_BF16 and AVX512_FP16", KeepsSumsInResult},
       {"matmuls in int8 on AVX2-VNNI keep the zero point of the weights in a register that holds "
        "sums",
        30200, 30201, kNext, "from oneDNN's fix", OverwritesZeroPoint},
@@ -294,6 +315,9 @@ const std::vector<Fault>& Faults() {
       {"primitives that use the plain GEMM accept bfloat16 and float16 post-op operands that their "
        "kernels cannot read",
        30200, 30201, "such operands are never fused to them", "seen on AVX-512", nullptr},
+      {"binary primitives in bfloat16 and float16 write 8 elements for 4 where the channels are in "
+       "blocks of 4: past the end of the result and, in place, over what they read next",
+       30200, 0, "row-major copy", "seen on AVX512_BF16 and AVX512_FP16", nullptr},
       {"nearest resize of one position, on AVX-512, reads and writes outside of its tensors", 30602,
        0, "the layout is made unambiguous", "seen on AVX-512", nullptr},
       {"prelu takes permuted layouts for others", 30200, 0, "row-major copy", "seen on any CPU",

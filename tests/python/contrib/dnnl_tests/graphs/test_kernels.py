@@ -54,6 +54,16 @@ def deconv(channels, outs, taps, strides, size, **more):
     return {**case, "shapes": shapes, "attrs": attrs, "post_ops": [], "zero_point": 0, **more}
 
 
+def conv(case):
+    """Return the convolution of the same sizes as a transposed one."""
+    data, (ins, outs, *taps) = case["shapes"]
+    attrs = {key: value for key, value in case["attrs"].items() if key != "output_padding"}
+    attrs["kernel_layout"] = "OI" + attrs["kernel_layout"][2:]
+    weight = [outs * attrs["groups"], ins // attrs["groups"], *taps]
+    op = case["op"].removesuffix("_transpose")
+    return {**case, "attrs": attrs, "op": op, "shapes": [data, weight]}
+
+
 @pytest.mark.parametrize("post_ops", [["bias"], ["relu"], ["bias", "sum", "relu"], []])
 @pytest.mark.parametrize(
     "channels,outs,taps,strides",
@@ -93,11 +103,25 @@ def test_int8_deconvolutions_run_on_no_reference_code(case):
 def test_depthwise_weights_keep_their_compensation(is_transposed, taps, kind, zero_point):
     """If they are packed by tiles of 8x8 elements, which oneDNN 3.2 does not sum."""
     case = deconv(32, 32, taps, [1] * len(taps), 14, kind=kind, zero_point=zero_point, groups=32)
-    if not is_transposed:
-        del case["attrs"]["output_padding"]
-        case["attrs"]["kernel_layout"] = "OI" + case["attrs"]["kernel_layout"][2:]
-        case["op"] = case["op"].removesuffix("_transpose")
+    assert_right([case if is_transposed else conv(case)])
+
+
+@pytest.mark.parametrize("post_ops", [[], ["sum"], ["bias", "relu"]], ids=str)
+@pytest.mark.parametrize("kind", kernel_scan.kinds())
+@pytest.mark.parametrize("taps", [[7], [5, 7]], ids=str)
+def test_padding_as_long_as_the_unread_end(taps, kind, post_ops):
+    """Of rows, which oneDNN 3.2 to 3.13 then take for unpadded."""
+    case = conv(deconv(64, 16, taps, taps, 14, kind=kind, post_ops=post_ops))
+    case["attrs"]["padding"][len(taps) - 1] = 5
     assert_right([case])
+
+
+@pytest.mark.parametrize("kind", [kind for kind in kernel_scan.kinds() if "f" in kind])
+@pytest.mark.parametrize("channels,groups", [(16, 4), (24, 6)])
+def test_residual_of_blocks_of_four_channels(channels, groups, kind):
+    """In place, where oneDNN stores 8 elements at once."""
+    sizes = (channels, channels, [3, 3], [1, 1], 14)
+    assert_right([deconv(*sizes, kind=kind, groups=groups, post_ops=["sum"])])
 
 
 def test_the_same_seed_draws_the_same():

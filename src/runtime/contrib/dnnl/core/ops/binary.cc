@@ -183,12 +183,17 @@ void AvoidGreater(const NodeReader& node, PlanBuilder* plan, dnnl::algorithm* al
   }
 }
 
+/*! \brief Whether oneDNN, which stores 8 elements of 2 bytes at once, would exceed each block. */
+bool HasShortBlocks(const dnnl::memory::desc& md) {
+  return md.get_inner_blks() == Dims{4} && dnnl::memory::data_type_size(md.get_data_type()) == 2;
+}
+
 /*! \brief Emit a binary op with what is fused to it, and return its result. */
 Tensor EmitBinary(const NodeReader& node, PlanBuilder* plan, dnnl::algorithm algorithm, Tensor lhs,
                   Tensor rhs, const FusedOps& fused) {
   const bool is_comparison = IsComparison(algorithm);
   // Truths are bytes, in blocks of another size.
-  if (is_comparison) lhs = plan->Plain(node, lhs);
+  if (is_comparison || HasShortBlocks(lhs.md)) lhs = plan->Plain(node, lhs);
   AvoidGreater(node, plan, &algorithm, &lhs, &rhs);
   const auto describe = [&]() {
     const auto dst = is_comparison                   ? PlainDesc(lhs.dims(), node.OutType())
