@@ -87,7 +87,9 @@ def run_command(args, words):
     has_language_model = measures_text or getattr(args, "prompt", None) is not None
     measures_first = getattr(args, "first", False)
     of_both = measures_first or any(getattr(args, name, False) for name in ("recurrent", "ops"))
-    if getattr(args, "relax", False) or has_language_model or of_both:
+    if getattr(args, "architectures", False):
+        layout, measures = PluginLayout(), False
+    elif getattr(args, "relax", False) or has_language_model or of_both:
         layout, also = (layout, [PluginLayout()]) if measures else (PluginLayout(), [])
     measures_packages = measures_first and not getattr(args, "model", None)
     has_packages = getattr(args, "packages", False) or measures_packages

@@ -3,7 +3,8 @@
 
 It is told in ops, partitions and the share of the floating-point work. With --packages the models
 are those that packages of the Python package index carry. They are compiled and run, too, and their
-outputs compared with those of onnxruntime.
+outputs compared with those of onnxruntime. With --architectures they are those of transformers, in
+small, which the plug-in for Relax runs.
 """
 
 from scripts import options, table
@@ -24,6 +25,12 @@ def add_arguments(parser):
         "--packages",
         action="store_true",
         help="models of packages, a download of 270 MB; --models names parts of their names",
+    )
+    parser.add_argument(
+        "--architectures",
+        action="store_true",
+        help="architectures of transformers with random weights, by torch.export; --models names "
+        "some, --write writes docs/architectures.md",
     )
     parser.add_argument(
         "--time",
@@ -49,6 +56,11 @@ def add_arguments(parser):
 
 def main(args):
     """Print the table; return the exit code."""
+    if args.architectures:
+        options.limit_threads(args.threads)
+        from scripts.bench import architectures
+
+        return architectures.main(args)
     if (args.time or args.write or args.relax) and not args.packages:
         raise SetupError(
             "--time, --write and --relax are about models of packages", "add --packages."
