@@ -89,7 +89,7 @@ def _becomes(value: Tensor, dtype: str) -> bool:
     if value.dtype != "int32":
         return False
     kind = np.iinfo(dtype) if dtype in EIGHT_BITS else np.finfo("float16")
-    return kind.min <= float(value.value.reshape(())) <= kind.max
+    return bool(kind.min <= float(value.value.reshape(())) <= kind.max)
 
 
 def broadcast_to_reason(call: OpView) -> str | None:

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
-from typing import Union
+from typing import Any, Union
 
 import numpy as np
 
@@ -41,7 +41,7 @@ from .table import TABLE
 ResultType = Union[Tensor, tuple[Tensor, ...]]
 
 # The value of a node: a list for a tuple.
-Result = Union[np.ndarray, list[np.ndarray]]
+Result = Union[np.ndarray, list[Any]]
 
 
 def evaluate(

@@ -199,7 +199,7 @@ def operand_shapes(
 
 def recurrent_flops(call: OpView) -> int:
     """Count the matmuls of the data and of the states, an open dimension as one."""
-    weights = sum(known_product(arg.shape) for arg in call.args[1:3])
+    weights = sum(known_product(tensor_of(arg).shape) for arg in call.args[1:3])
     return 2 * known_product(tensor_of(call.args[0]).shape[:2]) * weights
 
 

@@ -113,8 +113,11 @@ def _repeats(mode: str, rounding: str, factor: float | None) -> bool:
 
 def _is_same_linear(mode: str, size: int, out: int) -> bool:
     """Whether oneDNN interpolates at the same coordinates, along one axis."""
-    both = (coordinates(m, size, out, "float64") for m in ("half_pixel", mode))
-    return bool(np.allclose(*(np.clip(x, 0, size - 1) for x in both), 0, _TOLERANCE))
+    ours, theirs = (
+        np.clip(coordinates(each, size, out, "float64"), 0, size - 1)
+        for each in ("half_pixel", mode)
+    )
+    return bool(np.allclose(ours, theirs, 0, _TOLERANCE))
 
 
 def sampling(name: str, attrs) -> tuple[str, str, str]:

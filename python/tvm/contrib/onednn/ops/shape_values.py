@@ -137,7 +137,7 @@ class ShapeValues:
             if first == 0 and (is_last or _is_at_least(last, size)):
                 parts.append(None)
                 continue
-            if not all(isinstance(each, int) for each in (first, last, size)):
+            if not (isinstance(first, int) and isinstance(last, int) and isinstance(size, int)):
                 return None
             if not 0 <= first < min(last, size):
                 return None

@@ -124,7 +124,7 @@ def _attention_of(graph: Graph, node: Node, masks: dict, options: Options) -> tu
     if shared not in masks:
         masks[shared] = mask_of(make, scores, options.exact_nan)
     mask, is_causal = masks[shared]
-    _require(not _is_slower(*operands[:2], is_causal, options.precision))
+    _require(not _is_slower(operands[0], operands[1], is_causal, options.precision))
     attrs = {
         "scale": scores.scale * query.scale * key.scale,
         "causal": is_causal,

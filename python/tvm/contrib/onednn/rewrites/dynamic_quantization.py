@@ -151,7 +151,7 @@ def read_data(node: Node, reader: Node) -> DynamicData | None:
     return DynamicData(real, bits, own_scale, own_zero, scale is not own_scale)
 
 
-def scaled(node: Node, scale: Node) -> tuple[Node, np.ndarray] | None:
+def scaled(node: Node, scale: Node) -> tuple[Node, np.ndarray | np.floating] | None:
     """Return the rescaled result of a matmul, and its other factors."""
     if len(node.users) != 1 or not is_named(node.users[0], "multiply"):
         return None
@@ -199,7 +199,7 @@ def _weight_of(node: Node) -> _Weight | None:
     return _Weight(source if is_given else None, matrix, scale, zero)
 
 
-def _integers(values: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+def _integers(values: np.ndarray) -> tuple[np.ndarray, np.integer] | None:
     """Return the 8-bit integers that float32 values are, and their zero point."""
     if not values.size or (values != np.rint(values)).any():
         return None

@@ -104,8 +104,8 @@ def _constant(graph: Graph, node: Node) -> Node | None:
         is_weight = node.is_call and tensor_of(node.args[0]).dtype != "int32"
         return None if is_weight else dequantized_constant(node)
     if node.name == QUANTIZE:
-        values = [operand.value for operand in node.operands]
-        bits = quantized(*values, node.attrs.axis, node.tensor.dtype)
+        values, scale, zero = (operand.value for operand in node.operands)
+        bits = quantized(values, scale, zero, node.attrs.axis, node.tensor.dtype)
         return None if bits is None else graph.constant(bits, node.tensor.dtype)
     return _evaluated(graph, node)
 

@@ -87,8 +87,8 @@ def fold_dequantized(graph: Graph, rules: Rules) -> None:
 
 def dequantized_constant(node: Node) -> Node:
     """Return the folded constant of a dequantize."""
-    arrays = [operand.value.astype("float64") for operand in node.operands]
-    return constant(dequantized(*arrays, node.attrs.axis), node.tensor.dtype)
+    values, scale, zero = (operand.value.astype("float64") for operand in node.operands)
+    return constant(dequantized(values, scale, zero, node.attrs.axis), node.tensor.dtype)
 
 
 def move_relu_first(graph: Graph, rules: Rules) -> None:

@@ -195,7 +195,7 @@ class _Reader:
 
     def dequantized_sum(self, node: Node) -> Reading | None:
         """Read qnn.dequantize of a sum in int32."""
-        return self._dequantized_sum(*node.operands, node.attrs.axis)
+        return self._dequantized_sum(*node.operands, axis=node.attrs.axis)
 
     def cast(self, node: Node) -> Reading | None:
         """Read a cast of a sum in int32 to float32, or of what is rounded in int32 to 8 bits."""
@@ -255,7 +255,9 @@ class _Reader:
         if weight.tensor.dtype != "float32" or data.operands[0].tensor.dtype not in EIGHT_BITS:
             return None
         as_float = self._integers(values)
-        return as_float and [self._call(node.name, data, as_float, **vars(node.attrs)), data]
+        if as_float is None:
+            return None
+        return [self._call(node.name, data, as_float, **vars(node.attrs)), data]
 
     def _integers(self, values: np.ndarray) -> Node | None:
         """Return the dequantize of a constant with these values, None if 8 bits do not hold it."""
@@ -318,7 +320,7 @@ class _Reader:
         if (node if data is None else data).is_constant and zero.is_constant:
             values = (node if data is None else data).value.astype("int32") - zero.value
             as_float = self._integers(values) if values.size else None
-            return as_float and [as_float]
+            return None if as_float is None else [as_float]
         if data is None or zero.tensor.dtype != "int32" or zero.tensor.shape:
             return None
         return [self._dequantize(data, self._constant(1.0, "float32"), zero), data, zero]

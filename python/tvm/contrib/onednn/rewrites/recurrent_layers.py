@@ -28,6 +28,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..ir.dim import Size
 from ..ir.graph import Graph
 from ..ir.node import CALL, Node
 from ..ops.recurrent import GATES, GRU, LSTM, RNN
@@ -256,12 +257,14 @@ class _LayerReader:
                 half.node, half.halves = node, halves
 
 
-def _length(sequence: Hashable) -> int | None:
+def _length(sequence: Hashable) -> Size | None:
     """Return the number of steps of a sequence; None if those of its parts differ."""
     if isinstance(sequence, tuple):
         lengths = {_length(each) for each in sequence}
         return lengths.pop() if len(lengths) == 1 else None
-    return len(sequence.steps) if isinstance(sequence, Layer) else sequence.type.dims[0]
+    if isinstance(sequence, Layer):
+        return len(sequence.steps)
+    return sequence.tensor.dims[0] if isinstance(sequence, Node) else None
 
 
 def _continues(signatures, places, begin: int, k: int) -> bool:

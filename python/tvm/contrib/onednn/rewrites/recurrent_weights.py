@@ -158,8 +158,8 @@ class Weights:
         for part in parts:
             products = [*part.inputs, part.state]
             hidden = step.h.tensor.dims[-1]
-            state = _shape(part.state)
-            if any(each.weight is None for each in products) or state != (hidden, hidden):
+            shape = _shape(part.state)
+            if any(each.weight is None for each in products) or shape != (hidden, hidden):
                 return None
             if part.inputs and [_input(each) for each in part.inputs] != inputs:
                 return None
