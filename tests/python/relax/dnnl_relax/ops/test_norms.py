@@ -111,17 +111,6 @@ def test_group_norm_of_any_axes(channel, axes, transposes):
     check_case(lambda b, x: _group_norm(b, x, channel, axes), [X4], wanted)
 
 
-@pytest.mark.parametrize("channel", [0, 2, 3])
-def test_instance_norm_of_any_channels(channel):
-    def build(builder, x):
-        size = int(x.ty.shape.values[channel])
-        axes = [axis for axis in (1, 2, 3) if axis != channel]
-        affine = const(size), const(size, seed=2)
-        return op.nn.instance_norm(x, *affine, channel_axis=channel, axes=axes)
-
-    check_case(build, [var("x", 3, 6, 9, 9)], INSTANCE)
-
-
 @pytest.mark.parametrize(
     "axes, shape, wanted",
     [
