@@ -15,11 +15,9 @@ from tvm.contrib.onednn import cpu
 from tvm.relay.op.contrib import dnnl
 from tvm.testing import dnnl as testing
 
-from scripts import options
 from scripts.bench import (
     bench,
     codegens,
-    measure,
     peers,
     rows,
     throughput,
@@ -34,34 +32,6 @@ NO_RECIPE = "there is no recipe for a QDQ model of it"
 def said(error):
     """Return what a person is told."""
     return str(error.value)
-
-
-def test_bench_takes_turns_and_runs_as_often_as_asked():
-    seen, notes = [], []
-
-    def sampler(name, seconds):
-        def sample(repeat):
-            seen.append(name)
-            return [seconds] * repeat
-
-        return sample
-
-    samples = measure.take_turns({"a": sampler("a", 2.0), "b": sampler("b", 1.0)}, 25, rounds=10)
-    assert seen == ["a", "b", "b", "a"] * 5
-    assert sum(map(len, samples["a"])) == 25
-    assert measure.ratio(samples["a"], samples["b"]) == 2.0
-    note = lambda *told: notes.append(told)  # noqa: E731
-    samples = measure.take_turns({"a": sampler("a", 1.0)}, 3, rounds=10, note=note)
-    assert notes == [("rounds", 0, 3), ("rounds", 1, 3), ("rounds", 2, 3)]
-    assert [len(part) for part in samples["a"]] == [1, 1, 1]
-
-
-def test_bench_names_what_there_is():
-    with pytest.raises(SetupError, match="no 'vgg'") as error:
-        options.choose("models", "vgg", {"mobilenet": 1, "rec": 2})
-    assert "there are mobilenet, rec" in said(error)
-    assert options.choose("models", "", {"mobilenet": 1, "rec": 2}) == [1, 2]
-    assert options.choose("models", "rec", {"mobilenet": 1, "rec": 2}) == [2]
 
 
 def test_bench_measures_each_code_generator_in_a_process_of_its_own(monkeypatch):
@@ -108,17 +78,6 @@ def test_bench_says_that_a_process_failed():
         child.ask("sample", 1)
 
 
-def test_timing_is_in_milliseconds():
-    timing = measure.Timing.of([0.001] * 9 + [1.0])
-    assert timing.median == pytest.approx(1.0)
-    assert timing.count == 10
-    calls = []
-    assert len(measure.sample(lambda: calls.append(0), 5, warmup=2)) == 5
-    assert len(calls) == 7
-    assert len(measure.sample(lambda: None, 10**9, budget=0.01)) < 10**9
-    assert len(measure.sample(lambda: None, 10, budget=0.0)) == 1
-
-
 def test_each_number_of_threads_has_a_library():
     """Callers share one, which keeps the number that there is at its first run."""
     x = relay.var("x", shape=(1, 64, 32, 32))
@@ -130,22 +89,6 @@ def test_each_number_of_threads_has_a_library():
         for call in throughput.runners(case, 3 - threads, threads):
             (plan,) = testing.plans(call.__self__)
             assert {step["threads"] for step in plan["primitives"]} == {threads}
-
-
-def test_bench_compares_one_caller_with_many(monkeypatch):
-    monkeypatch.setattr(throughput, "ours", lambda case, callers, threads: lambda runs: 50 * runs)
-    backends = throughput.backends(2)
-    assert [backend.title for backend in backends.values()][:2] == [
-        "DNNL, 2 callers",
-        "DNNL, 1 caller, 2 threads",
-    ]
-    assert backends[throughput.OURS].prepare(None).sample(2) == [0.01]
-    measured = [
-        {"median_ms": 10.0, "low_ms": 9.0, "high_ms": 11.0, "ratio": 0.5},
-        {"reason": "no kernels"},
-    ]
-    throughput.as_rates(measured)
-    assert measured == [{"runs_per_second": 100.0, "ratio": 0.5}, {"reason": "no kernels"}]
 
 
 def bench_results():
@@ -187,24 +130,6 @@ def test_bench_has_a_row_for_each_precision_and_runtime():
     assert missing == ["int8", "OTHER", "-"]
     assert rows.reasons(measured) == ["other, int8: it has no kernels (m)"]
     assert measured[2]["is_default"] and measured[3]["float32_ratio"] == 0.25
-
-
-def test_bench_compares_the_90th_percentiles_beside_other_work():
-    results = bench_results()[:3]
-    for result, seconds in zip(results, ([2.0, 2.0, 8.0], [1.0], [1.0, 4.0, 4.0])):
-        result["rounds"] = [seconds]
-    measured = rows.rows_of(results, "dnnl", with_high=True)
-    assert measured[2]["high_ratio"] == pytest.approx(6.8 / 4.0)
-    assert "high_ratio" not in measured[0]
-
-
-def test_bench_keeps_the_machine_busy_only_while_it_measures():
-    with measure.busy(2) as processes:
-        assert [process.poll() for process in processes] == [None, None]
-    assert all(process.poll() is not None for process in processes)
-    with pytest.raises(KeyError), measure.busy(1) as processes:
-        raise KeyError
-    assert processes[0].poll() is not None
 
 
 def test_bench_measures_what_a_runtime_can_run(monkeypatch):
@@ -298,10 +223,6 @@ def test_bench_chooses_backends_by_mode():
     assert names("--relax", "--open-dims", relax=plugin)[:2] == ["relax", "relax-static"]
     with pytest.raises(SetupError, match="--backends: there is no 'limit'"):
         names("--open-dims", "--backends", "limit")
-
-
-def test_a_shape_may_have_commas_or_an_x_between_sizes():
-    assert options.shape("x=1,3,8") == options.shape("x=1x3x8") == ("x", (1, 3, 8))
 
 
 def test_a_model_that_the_importer_cannot_read(tmp_path):

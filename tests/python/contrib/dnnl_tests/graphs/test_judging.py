@@ -32,7 +32,7 @@ from tvm.testing import dnnl as testing
 from dnnl_tests import graphs as random_graphs
 from dnnl_tests.graphs import comparing, judging, partitions
 from dnnl_tests.graphs import graph as graphs
-from dnnl_tests.graphs.evaluate import at_random, evaluate, nearest
+from dnnl_tests.graphs.evaluate import evaluate, nearest
 from dnnl_tests.graphs.quantized import draw
 from dnnl_tests.marks import nightly_after
 
@@ -141,27 +141,6 @@ def test_partitions_are_watched():
     assert (first.depth, second.depth) == (4, 2)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
-def test_rounding_at_random(dtype):
-    type_ = graphs.numpy_type(dtype)
-    values = np.concatenate([np.linspace(-3, 3, 1000), [0.0, 1.0, 1e-9, 6e4]])
-    near = values.astype(type_).astype("float64")
-    assert (nearest(values, type_) == (values if dtype == "float32" else near)).all()
-    runs = np.stack([at_random(seed)(values, type_) for seed in range(64)])
-    assert (runs == near).any(axis=0).all()
-    is_exact = near == values
-    assert (runs[:, is_exact] == values[is_exact]).all()
-    # Nothing is more than a neighbour away, and what is not exact goes to both sides.
-    lowest, highest = runs.min(axis=0), runs.max(axis=0)
-    between = ~is_exact & (np.abs(values) < 1e3)
-    assert (lowest[between] < values[between]).all() and (highest[between] > values[between]).all()
-    above = np.nextafter(lowest.astype(type_), type_.type(np.inf)).astype("float64")
-    assert (highest[between] == above[between]).all()
-    # Twice the error of rounding to nearest.
-    spread = np.sqrt(((runs - values) ** 2)[:, :1000].mean() / ((near - values) ** 2)[:1000].mean())
-    assert 1.8 < spread < 2.2
-
-
 def test_an_error_beyond_rounding_is_seen():
     """Rounding may change what is left of a difference, but no more than it does here."""
     x = relay.var("x", shape=(64,), dtype="bfloat16")
@@ -203,22 +182,6 @@ def test_random_quantized_graphs(seeds):
     left = statistics.calls - statistics.offloaded
     # Averages whose padding does not stand for zero.
     assert set(left) <= {"qnn.avg_pool2d", "nn.avg_pool2d"} and left.total() < 4, left
-
-
-def test_drawing():
-    """The same seed draws the same; zero points lie at both ends, and many values are cut off."""
-    assert str(draw(5).mod) == str(draw(5).mod)
-    seen = collections.Counter()
-    for seed in range(40):
-        for tensor in draw(seed).tensors:
-            quantization = tensor.quantization
-            seen[quantization.dtype, quantization.zero_point] += 1
-            if tensor.exact:
-                low, high = {"uint8": (0, 255), "int8": (-128, 127)}[quantization.dtype]
-                cut = ((tensor.values == low) | (tensor.values == high)).mean()
-                seen["cut off"] += cut > 0.3
-    ends = [("uint8", 0), ("uint8", 255), ("int8", -128), ("int8", 127)]
-    assert all(seen[end] > 2 for end in ends) and seen["cut off"] > 5, seen
 
 
 OPS = "conv1d conv2d conv3d conv1d_transpose conv2d_transpose conv3d_transpose dense batch_matmul"

@@ -151,15 +151,6 @@ def own_functions(mod: tvm.IRModule) -> Iterator[tuple[ir.GlobalVar, relax.Funct
             yield var, func
 
 
-def users_of(func: relax.Function) -> dict:
-    """Return what reads each variable of the function's dataflow blocks."""
-    users: dict = {}
-    for block in func.body.blocks:
-        if isinstance(block, relax.DataflowBlock):
-            users.update(relax.analysis.udchain(block))
-    return users
-
-
 def is_constant(expr) -> bool:
     """Whether an expression is a tensor that is known."""
     return isinstance(expr, Constant) and isinstance(expr.ty, relax.TensorType)
