@@ -8,8 +8,9 @@ import dataclasses
 import random
 
 import numpy as np
+import onnx
 from onnx import TensorProto, helper, numpy_helper
-from tvm.contrib.onednn.ops.table import BINARY, COMPARISONS, ELTWISE
+from tvm.contrib.onednn.ops.table import BINARY, COMPARISONS, ELTWISE, PLAIN
 
 # The first with RMSNormalization and Attention.
 OPSET = 23
@@ -326,27 +327,17 @@ def _quantize(draw):
     return OpModel("QuantizeLinear", operands, has_int8=False)
 
 
-# Why other ops of the table have no node of their own.
-_SAME, _VIEW = "runs the code of another row", "computes nothing"
-_NO_NODE, _TEXT = "ONNX has no node of it", "./dev.py bench --text measures it"
-WITHOUT = {
-    **dict.fromkeys("nn.matmul nn.bias_add nn.fast_softmax stack split dnnl.masked_softmax "
-                    "dnnl.nan_safe_softmax nn.upsampling3d image.resize1d image.resize3d "
-                    "layout_transform cast qnn.dequantize".split(), _SAME),
-    **dict.fromkeys("contrib_reverse_reshape expand_dims nn.batch_flatten reshape "
-                    "squeeze".split(), _VIEW),
-    **dict.fromkeys("rsqrt trunc not_equal dnnl.linear dnnl.pow dnnl.rsqrt "
-                    "dnnl.swish".split(), _NO_NODE),
-    "nn.l2_normalize": "Relax has no such op, and its importer does not read the node",
-    **{f"nn.adaptive_{kind}_pool{n}d": _NO_NODE for kind in ("avg", "max") for n in (1, 2, 3)},
-    **dict.fromkeys("dnnl.block_quantized_dense dnnl.dynamic_fake_quantize "
-                    "dnnl.dynamic_quantize_scale dnnl.dynamic_quantized_dense".split(), _TEXT),
-}  # fmt: skip
-_UNARY = [op for op in (*ELTWISE, "ceil", "cos", "floor", "sign", "sin", "dnnl.round")]
-# By op of the table: draws a model.
+# Of one operand, as ONNX's node of the same name. The exponent of dnnl.pow is an attribute.
+_UNARY = [
+    op
+    for op in dict.fromkeys((*ELTWISE, *PLAIN))
+    if onnx.defs.has(onnx_name(op)) and op != "dnnl.pow"
+]
+# By op of the table: draws a model. Others have no node, compute nothing, or run the code of one of
+# these; those of language models are measured by `./dev.py bench --text`.
 DRAWS = {
-    **{op: _unary(onnx_name(op)) for op in _UNARY if op not in WITHOUT},
-    **{op: _binary(onnx_name(op)) for op in (*BINARY, *COMPARISONS) if op not in WITHOUT},
+    **{op: _unary(onnx_name(op)) for op in _UNARY},
+    **{op: _binary(name) for op in (*BINARY, *COMPARISONS) if onnx.defs.has(name := onnx_name(op))},
     "clip": _unary("Clip", np.float32(0), np.float32(0.5)),
     "dnnl.gelu_tanh": _unary("Gelu", approximate="tanh"),
     **{f"nn.conv{n}d": _conv(n) for n in (1, 2, 3)},
