@@ -9,12 +9,11 @@ import sys
 
 import pytest
 
-from scripts import cli, options
+from scripts import cli
 from scripts.console import Console
 from scripts.errors import SetupError
 from scripts.layout import ROOT, Layout, PluginLayout
-from scripts.setup.variables import newer_onednn, variables
-from scripts.test import test
+from scripts.setup.variables import newer_onednn
 
 
 def dev(*arguments, **environ):
@@ -185,46 +184,6 @@ def test_with_tvm_home_nothing_of_the_prebuilt_tree_is_prepared(fresh, capsys, s
     assert "wheel-tvm" not in printed and "cmake" not in printed
 
 
-def test_dry_run_of_test_names_pytest_and_its_arguments(fresh, capsys):
-    assert cli.main(["test", "--dry-run", "-k", "conv2d"]) == 0
-    workers = min(options.cpus(), test.MOST_WORKERS)
-    printed = capsys.readouterr().out
-    assert f"-m pytest -n {workers} --dist loadfile " in printed
-    assert " -k conv2d tests\n" in printed
-    # The plug-in's tests, in its own environment, whose warnings reach the process that shares out.
-    assert f"-m pytest -p tvm_dnnl -n {workers} --dist loadfile " in printed
-    assert printed.endswith(" -k conv2d tests/python/relax\n")
-    assert cli.main(["test", "--dry-run", "tests/x.py::test_y"]) == 0
-    printed = capsys.readouterr().out
-    assert printed.endswith("-m pytest -p scripts.test.corpus tests/x.py::test_y\n")
-
-
-@pytest.mark.parametrize(
-    "words, expression",
-    [
-        ([], "-m 'not nightly' tests"),
-        (["--all"], " tests"),
-        (["-m", "nightly"], "-m 'not nightly' -m nightly tests"),
-        (["tests/x.py"], "-m 'not nightly' tests/x.py"),
-    ],
-    ids=["default", "all", "own", "file"],
-)
-def test_nightly_tests_run_with_all_only(fresh, capsys, words, expression):
-    assert cli.main(["test", "--dry-run", *words]) == 0
-    lines = [line for line in capsys.readouterr().out.splitlines() if " -m pytest" in line]
-    assert lines[0].endswith(expression) and ("not nightly" in lines[0]) == ("--all" not in words)
-    if words[-1:] != ["tests/x.py"]:
-        assert lines[1].endswith(f"{expression}/python/relax")
-
-
-@pytest.mark.parametrize("name, flag", [("address", "address,undefined"), ("thread", "thread")])
-def test_sanitized_tests_have_a_build_of_their_own(fresh, capsys, name, flag):
-    assert cli.main(["test", "--dry-run", "--sanitize", name, "DNNLPlan"]) == 0
-    printed = capsys.readouterr().out
-    assert f"-B {fresh.build}/{name}/cmake " in printed and f"-fsanitize={flag} " in printed
-    assert printed.endswith(f"\n{fresh.build}/{name}/cmake/dnnl_cpptest DNNLPlan\n")
-
-
 def test_the_newer_onednn_is_fetched_and_found_first(fresh, capsys):
     assert cli.main(["test", "--dry-run", "--onednn-newer", "-x"]) == 0
     printed = capsys.readouterr().out
@@ -239,37 +198,6 @@ def test_the_newer_onednn_is_fetched_and_found_first(fresh, capsys):
     paths = newer_onednn(fresh, {"LD_LIBRARY_PATH": "/other"})["LD_LIBRARY_PATH"]
     assert paths == f"{fresh.build}/onednn-newer/lib:/other"
     assert newer_onednn(fresh, {})["LD_LIBRARY_PATH"] == f"{fresh.build}/onednn-newer/lib"
-
-
-@pytest.mark.parametrize("words", [["--codegen", "c_src"], ["--codegen=c_src"]], ids=" ".join)
-def test_the_other_codegen_has_a_library_of_its_own(fresh, capsys, words):
-    assert cli.main(["test", "--dry-run", *words, "-x"]) == 0
-    printed = capsys.readouterr().out
-    assert f"-C {fresh.build}/cmake tvm_dnnl_c_src\n" in printed
-    # The C++ tests, and the tests of dev.py, would be the same.
-    assert "dnnl_cpptest" not in printed
-    assert " -x -p scripts.test.sample --ignore=tests/python/contrib/dnnl_tests/" in printed
-    assert printed.endswith(" tests/python/contrib/\n")
-
-
-def test_the_other_library_is_the_one_that_is_opened(fresh):
-    assert "TVM_DNNL_LIBRARY" not in variables(fresh, {})
-    other = fresh.with_codegen("c_src")
-    assert other.library != fresh.library
-    assert variables(other, {})["TVM_DNNL_LIBRARY"] == str(other.library)
-
-
-@pytest.mark.parametrize(
-    "words, part",
-    [
-        (["--codegen", "rust"], "invalid choice: 'rust' (choose from 'json', 'c_src')"),
-        (["--codegen"], "expected one argument"),
-    ],
-)
-def test_a_codegen_that_is_not_there_is_refused(words, part, capsys):
-    with pytest.raises(SystemExit):
-        cli.parse(["test", *words])
-    assert part in capsys.readouterr().err.replace("json, c_src", "'json', 'c_src'")
 
 
 def test_words_of_pytest_are_left_alone():
