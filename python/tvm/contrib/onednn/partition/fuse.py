@@ -79,7 +79,7 @@ class Fused:
             for node in self.chain[1:]
             for operand in node.operands
             if node.kind == CALL
-            and self.rules.ops[node.name].post == "binary"
+            and self.rules.ops[node.name].post in ("binary", "prelu")
             and operand.rounded is not None
             and known_product(tensor_of(operand.type).shape)
             < known_product(tensor_of(node.type).shape)

@@ -137,7 +137,8 @@ class Inference {
 
   bool ReadsFloat32(const NodeReader& op, const std::vector<Entry>& inputs, DLDataType data) const {
     const bool is_narrow = (data.code == kDLBfloat || data.code == kDLFloat) && data.bits == 16;
-    if (!is_narrow || SpecOf(op).family.as_post_op != PostOp::kBinary) return false;
+    const PostOp kind = SpecOf(op).family.as_post_op;
+    if (!is_narrow || (kind != PostOp::kBinary && kind != PostOp::kPReLU)) return false;
     return op.Operand() >= 0 && Of(inputs[op.Operand()], op.Where()).dtype == kFloat32;
   }
 

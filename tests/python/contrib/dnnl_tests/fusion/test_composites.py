@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 import tvm
 from tvm import relay
+from tvm.contrib.onednn import cpu
 from tvm.relay.op.contrib import dnnl
 from tvm.testing import dnnl as testing
 
@@ -118,6 +119,33 @@ def test_dense_prelu():
         tvm.IRModule.from_expr(expr), {"x": x}, {"w": w, "a": a}, [np.where(out < 0, out * a, out)]
     )
     assert (composites, post_ops) == ({"dnnl.dense_prelu": 1}, [["prelu"]])
+
+
+@pytest.mark.parametrize("constant", [True, False], ids=["const-slopes", "var-slopes"])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_prelu_of_reduced_precision(dtype, constant):
+    """The slopes are float32 for oneDNN, beside data of any type."""
+    if not cpu.computes(dtype):
+        pytest.skip(f"{dtype} needs instructions that this CPU lacks")
+    attrs, x, w = conv_case("nchw")
+    a, last = rand(16, seed=2), rand(8, 16, 1, 1, seed=3)
+    expr = relay.nn.conv2d(var("x", x.shape), var("w", w.shape), **attrs)
+    expr = relay.nn.prelu(expr, var("a", a.shape))
+    mod = tvm.IRModule.from_expr(relay.nn.conv2d(expr, var("last", last.shape)))
+    inputs, params = {"x": x}, {"w": w, "last": last}
+    (params if constant else inputs)["a"] = a
+    partitioned = dnnl.partition_for_dnnl(mod, params, precision=dtype, prune=False)
+    runner = direct.Runner(partitioned)
+    out = conv2d(x, w, attrs)
+    out = np.where(out < 0, out * a.reshape(16, 1, 1), out)
+    expected = np.einsum("nchw,oc->nohw", out, last[:, :, 0, 0])
+    # Data, weights and what is between the convolutions are rounded to 8 or 11 bits.
+    bound = {"bfloat16": 2**-7, "float16": 2**-10}[dtype]
+    error = runner(inputs)[0] - expected
+    assert np.sqrt(np.mean(error**2) / np.mean(expected**2)) < bound
+    primitives = [step for plan in testing.plans(runner) for step in plan["primitives"]]
+    fused = [step["post_ops"] for step in primitives if step["kind"] == "convolution"]
+    assert fused == [["prelu"], []]
 
 
 def test_slopes_along_another_axis_are_not_fused():

@@ -298,14 +298,14 @@ def test_matmul_of_one_operand_in_8_bits():
 def test_constants_of_post_ops_in_bfloat16_are_float32(precision):
     """As oneDNN computes post-ops in float32. A tensor as large as the result is rounded."""
     y = relay.sigmoid(relay.nn.bias_add(conv(X), const(8))) * relay.const(1.0038)
-    y = relay.tanh(y + const(1, 8, 6, 6)) * const(8, 1, 1)
+    y = relay.nn.prelu(relay.tanh(y + const(1, 8, 6, 6)) * const(8, 1, 1), const(8))
     mod = partition(module(conv(y, seed=1)), precision=precision, prune=False)
     (code,) = testing.dnnl_modules(testing.build(mod))
     nodes = json.loads(code.get_source("json"))["nodes"]
     (fused,) = (node for node in nodes if "root_op" in node["attrs"])
     read = [nodes[i]["attrs"]["dtype"][0] for i, *_ in fused["inputs"]]
     small = "float32" if precision == "bfloat16" else precision
-    assert read == [precision, precision, small, small, precision, small]
+    assert read == [precision, precision, small, small, precision, small, small]
 
 
 @pytest.mark.parametrize("precision", REDUCED)

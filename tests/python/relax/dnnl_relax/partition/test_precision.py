@@ -185,7 +185,8 @@ def test_constants_of_post_ops_in_bfloat16_are_float32(precision, any_cpu):
         y = builder.emit(op.sigmoid(builder.emit(op.add(conv(builder, x), const(1, 8, 1, 1)))))
         y = builder.emit(op.multiply(y, relax.const(1.0038, "float32")))
         y = builder.emit(op.tanh(builder.emit(op.add(y, const(1, 8, 6, 6)))))
-        return conv(builder, builder.emit(op.multiply(y, const(8, 1, 1))))
+        y = builder.emit(op.multiply(y, const(8, 1, 1)))
+        return conv(builder, builder.emit(op.nn.prelu(y, const(8))))
 
     mod = tvm_dnnl.partition_for_dnnl(module(build, X), precision=precision, prune=False)
     (code,) = relax.transform.RunCodegen()(mod).attrs["external_mods"]
@@ -193,7 +194,7 @@ def test_constants_of_post_ops_in_bfloat16_are_float32(precision, any_cpu):
     (fused,) = (node for node in nodes if "root_op" in node["attrs"])
     read = [nodes[i]["attrs"]["dtype"][0] for i, *_ in fused["inputs"]]
     small = "float32" if precision == "bfloat16" else precision
-    assert read == [precision, precision, small, small, precision, small]
+    assert read == [precision, precision, small, small, precision, small, small]
 
 
 @pytest.mark.parametrize("precision", REDUCED)

@@ -29,6 +29,7 @@
 #include <utility>
 
 #include "../op_table.h"
+#include "quantization.h"
 #include "second_operand.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
@@ -294,9 +295,10 @@ FusedOps FusePostOps(const NodeReader& node, PlanBuilder* plan, const ResultView
       case PostOp::kPReLU: {
         // Some primitives of oneDNN accept a PReLU, and then do not run.
         if (view.channel_axis < 0) throw dnnl::error(dnnl_unimplemented, "an op without weights");
-        const auto slopes = ReadPostOpOperand(node, post_op, plan, dnnl::algorithm::undef).value;
+        // oneDNN reads float32 slopes, whatever the type of the data is.
+        Tensor slopes = ReadPostOpOperand(node, post_op, plan, dnnl::algorithm::undef).value;
         if (slopes.dtype() != dnnl::memory::data_type::f32) {
-          throw dnnl::error(dnnl_unimplemented, "slopes that are not float32");
+          slopes = Cast(node, plan, slopes, dnnl::memory::data_type::f32);
         }
         chain.AppendPReLU(plan->Plain(node, view.to_primitive(slopes)));
         fused.names.push_back("prelu");
