@@ -18,8 +18,14 @@
 
 import numpy as np
 import pytest
+import tvm
 from tvm import relay
+from tvm.contrib.onednn import cpu
+from tvm.relay.op.contrib import dnnl
+from tvm.testing import dnnl as testing
 
+from dnnl_tests import direct
+from dnnl_tests.quantized import Quantization, run_quantized
 from dnnl_tests.reference import RTOL, conv, rand
 from dnnl_tests.single_op import run_fused, var
 
@@ -89,3 +95,37 @@ def test_post_ops_are_one_step(channels_last):
     inputs = {"x": x, "w": w, "b": b, "z": z}
     ours = kinds(run_fused(expr, inputs, np.maximum(out + b + z, 0), rtol=RTOL))
     assert ours in (["depthwise convolution", "binary"], ["convolution"])
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_reduced_precision(dtype):
+    """Not as small matrices of each channel, of which AMX and AVX512_FP16 have kernels."""
+    if not cpu.computes(dtype):
+        pytest.skip(f"{dtype} needs instructions that this CPU lacks")
+    expr, x, w, want = depthwise("several", 32)
+    mod = dnnl.partition_for_dnnl(
+        tvm.IRModule.from_expr(expr), {"w": w}, precision=dtype, prune=False
+    )
+    runner = direct.Runner(mod)
+    # Data and weights are rounded to 8 or 11 bits.
+    testing.assert_close(runner({"x": x}), [want], {"bfloat16": 2**-7, "float16": 2**-10}[dtype])
+    (plan,) = testing.plans(runner)
+    assert kinds(plan["primitives"])[0] == "depthwise convolution"
+
+
+@pytest.mark.parametrize("zero_point", [0, 128])
+def test_int8(zero_point):
+    data, weight = Quantization(0.03, zero_point), Quantization(0.01, 0, "int8")
+    expr, x, w, _ = depthwise("several", 32)
+    x, w = data.values(*x.shape), weight.values(*w.shape, low=-127)
+    attrs = {key: expr.attrs[key] for key in ("padding", "groups", "channels", "kernel_size")}
+    want = conv(data.real(x), weight.real(w), dict(attrs, data_layout="NCDHW"))
+    result = Quantization(float(np.abs(want).max() / 127), 128)
+    expr = relay.nn.conv3d(data.dequantize(data.var("x", *x.shape)), weight.dequantize(w), **attrs)
+    steps = run_quantized(
+        result.quantize(expr),
+        {"x": x},
+        result.nearest(want),
+        composites={"dnnl.qnn.conv3d_quantize": 1},
+    )
+    assert "depthwise convolution" in kinds(steps)

@@ -43,8 +43,10 @@ bool HasDepthwiseCode(const NodeReader& node, PlanBuilder* plan, const ConvTenso
       AnyDesc(conv.src.md), AnyDesc(conv.weights.md), dst, conv.window.strides,
       conv.window.dilation, conv.window.pad_begin, conv.window.pad_end, PlanBuilder::NewAttr(),
       /*allow_empty=*/true);
-  return desc && IsNative(desc) &&
-         std::string(desc.impl_info_str()).find("gemm:") == std::string::npos;
+  if (!desc || !IsNative(desc)) return false;
+  const std::string kernel = desc.impl_info_str();
+  // Such as x64:gemm:jit, x64:gemm_s8u8s32:jit and brgconv:avx512_core_fp16.
+  return kernel.find("gemm") == std::string::npos && kernel.find("brgconv") == std::string::npos;
 }
 
 /*! \brief The layout in blocks of channels, of float32. */
