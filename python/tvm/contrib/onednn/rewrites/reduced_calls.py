@@ -36,6 +36,9 @@ from ..ops.tensors import known_product
 # The types of conditions and indices, which stay as they are.
 KEPT = ("bool", "int32")
 
+# Bounds the search, which each op between multiplications begins anew.
+_LONGEST_EPILOGUE = 8
+
 
 def _is_float32(value: Value) -> bool:
     return isinstance(value, Tensor) and value.dtype == "float32"
@@ -194,11 +197,31 @@ class ReducedCalls:
             # From the results down, and from the inputs up.
             for call in (*reversed(order), *order):
                 if call in self.inside:
-                    around = [*self.results(call), *self.read(call)]
+                    group = [call, *self._epilogues(call)]
+                    around = [v for each in group for v in (*self.results(each), *self.read(each))]
                     cost = self._cost(around)
-                    self.inside.remove(call)
+                    self.inside.difference_update(group)
                     if self._cost(around) > cost and not self._reads_cache(call):
-                        self.inside.add(call)
+                        self.inside.update(group)
+
+    def _epilogues(self, call: Node) -> list[Node]:
+        """Return the ops between a call and multiplications that only it reads, such as a bias.
+
+        Without them, the multiplications can write float32 for the call.
+        """
+        epilogues = (self._epilogue(value) for value in self.read(call))
+        return [each for ops in epilogues if ops is not None for each in ops]
+
+    def _epilogue(self, value: Node, depth: int = 0) -> list[Node] | None:
+        """Return the ops down to multiplications; None if anything else computes or reads them."""
+        is_own = value.is_call and value in self.inside and len(self.readers(value)) == 1
+        if not is_own or depth > _LONGEST_EPILOGUE:
+            return None
+        if self.multiplies(value):
+            return []
+        below = [self._epilogue(v, depth + 1) for v in self.read(value) if not v.is_constant]
+        ops = [each for part in below if part is not None for each in part]
+        return [value, *ops] if below and None not in below else None
 
     def _reads_cache(self, call: Node) -> bool:
         """Whether a call would read a float32 cache through a cast.

@@ -193,6 +193,18 @@ def test_what_only_the_results_read_is_float32():
     }
 
 
+def test_last_residual_sums_are_float32():
+    """The convolutions write float32, and one cast follows instead of another one."""
+    block = relu(relay.nn.bias_add(conv(X), const(8)) + conv(X, seed=1))
+    y = relu(relay.nn.bias_add(conv(relu(conv(block, seed=2)), seed=3), const(8)) + block)
+    assert dict(ops(check(module(y), "bfloat16"))) == {
+        ("cast", "bfloat16"): 2,
+        ("nn.conv2d", "float32"): 1,
+        ("dnnl.conv2d_bias_sum_relu", "float32"): 2,
+        ("dnnl.conv2d_relu", "bfloat16"): 1,
+    }
+
+
 def test_what_only_reads_inputs_is_float32():
     partitioned = check(
         module(conv(relay.nn.max_pool2d(relay.tanh(X), (2, 2), (2, 2)))), "bfloat16"
