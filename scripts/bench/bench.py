@@ -13,6 +13,7 @@ plug-in for Relax, beside Relay. With --busy it is beside processes that keep th
 --text it is a language model on the plug-in: prompts, first tokens, further ones, and memory. With
 --first it is the time from the start of a process to its first answer. With --recurrent it is LSTM,
 GRU and RNN layers on both TVMs. With --ops it is single ops on the plug-in.
+With --accuracy it is the error in reduced precision for many inputs, and no time.
 MODEL.onnx is a file of your own, in the place of the models that are here.
 """
 
@@ -45,6 +46,7 @@ CONFLICTS = (
     *(("first", name) for name in ("precision", "cache", "relax", "plot")),
     *(("recurrent", name) for name in ("model", "models", "cache", "relax", "plot")),
     *(("ops", name) for name in ("model", "models", "cache", "relax", "plot")),
+    *(("accuracy", name) for name in ("model", "cache", "relax", "plot")),
 )
 
 
@@ -105,6 +107,14 @@ def add_arguments(parser):
         metavar="A,B",
         help="measure single ops of the table at sizes of models (default: all ops)",
     )
+    mode.add_argument(
+        "--accuracy",
+        type=options.count,
+        nargs="?",
+        const=16,
+        metavar="N",
+        help="measure the error of models in bfloat16 for N inputs, and OpenVINO's (default: 16)",
+    )
     parser.add_argument(
         "--draws",
         type=options.count,
@@ -115,7 +125,8 @@ def add_arguments(parser):
     parser.add_argument(
         "--write",
         action="store_true",
-        help="with --recurrent: write docs/onnx_importers.md; with --first: docs/recipes.md",
+        help="with --recurrent: write docs/onnx_importers.md; with --first: docs/recipes.md; "
+        "with --accuracy: docs/numerics.md",
     )
     parser.add_argument(
         "--tokens",
@@ -152,8 +163,9 @@ def check(args):
             raise SetupError(f"--precision {precision} {mode}", f"choose of {', '.join(known)}.")
     if args.tvm_alone and not args.relax:
         raise SetupError("--tvm-alone goes with --relax", "add that.")
-    if args.write and not (args.recurrent or args.first):
-        raise SetupError("--write goes with --recurrent or --first", "add one of them.")
+    if args.write and not (args.recurrent or args.first or args.accuracy):
+        modes = "--recurrent, --first or --accuracy"
+        raise SetupError(f"--write goes with {modes}", "add one of them.")
 
 
 def chosen_models(args):
@@ -243,6 +255,10 @@ def main(args):
         from scripts.bench import ops
 
         return ops.main(args)
+    if args.accuracy:
+        from scripts.bench import accuracy_table
+
+        return accuracy_table.main(args)
     # After the threads are set: these import tvm.
     import tvm
     from tvm.relay.op.contrib import dnnl

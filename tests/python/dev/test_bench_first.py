@@ -98,7 +98,7 @@ def test_the_table_goes_into_the_docs(asked, own_model, tmp_path, monkeypatch):
         (["--first", "--models", "no-such"], "there is no model 'no-such'"),
         (["--first", "--backends", "no-such"], "there is no 'no-such'"),
         (["--first", "--write", "--models", "cls"], "the table of the docs has all rows"),
-        (["--write"], "--write goes with --recurrent or --first"),
+        (["--write"], "--write goes with --recurrent, --first or --accuracy"),
     ],
     ids=["precision", "relax", "models", "backends", "some-models", "write"],
 )

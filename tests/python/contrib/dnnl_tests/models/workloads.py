@@ -160,15 +160,15 @@ def ocr(name, width=None):
     )
 
 
-def _onnx_network(name, title, shape):
-    """Make a row for a network of onnx_networks with random weights."""
+def onnx_network(name, title, shape, **sizes):
+    """Make a row for a network of onnx_networks with random weights, of its own sizes or these."""
 
     @functools.cache
     def model():
         # Imported here: only these rows need ONNX.
         from dnnl_tests.models import onnx_networks  # pylint: disable=import-outside-toplevel
 
-        return getattr(onnx_networks, name)()
+        return getattr(onnx_networks, name)(**sizes)
 
     def load():
         return relay.frontend.from_onnx(model(), shape={"x": shape}, freeze_params=True)
@@ -182,9 +182,9 @@ _ROWS = (
     ocr("cls"),
     ocr("rec"),
     ocr("det"),
-    _onnx_network("mobilenet_v2", "MobileNet v2", (1, 3, 224, 224)),
-    _onnx_network("bert", "BERT encoder, 4 layers", (1, 128, 512)),
-    _onnx_network("vit", "ViT tiny", (1, 3, 224, 224)),
+    onnx_network("mobilenet_v2", "MobileNet v2", (1, 3, 224, 224)),
+    onnx_network("bert", "BERT encoder, 4 layers", (1, 128, 512)),
+    onnx_network("vit", "ViT tiny", (1, 3, 224, 224)),
 )
 
 WORKLOADS = {row.name: row for row in _ROWS}
