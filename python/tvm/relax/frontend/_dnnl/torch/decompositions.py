@@ -91,9 +91,19 @@ def _arg(op):
 
 
 def _cumsum(x, dim, *, dtype=None):
-    if x.numel() == 0 or x.dim() == 0:
-        return cast(x.clone(), dtype or _total_type(x))
-    return NotImplemented
+    """Add what is 1, 2, 4, ... elements earlier: oneDNN has no sum of all that precede."""
+    dtype, size = dtype or _total_type(x), x.shape[dim] if x.dim() else 0
+    if x.dim() == 0 or statically_known_true(x.numel() == 0):
+        return cast(x.clone(), dtype)
+    if not isinstance(size, int) or not 1 < size <= _LONGEST_SUM or not dtype.is_floating_point:
+        return NotImplemented
+    x, step = cast(x, dtype), 1
+    padding = [0] * (2 * ((-1 - dim) % x.dim()) + 2)
+    while step < size:
+        padding[-2] = step
+        earlier = aten.constant_pad_nd.default(x.narrow(dim, 0, size - step), padding, 0.0)
+        x, step = x + earlier, 2 * step
+    return x
 
 
 def _softmax(x, dim, half_to_float):
@@ -111,6 +121,11 @@ def _elu(x, alpha=1.0, scale=1.0, input_scale=1.0):
     return torch.where(x > 0, x, ((x * input_scale).exp() - 1) * alpha) * scale
 
 
+def _empty_like(x, *, dtype=None, **_):
+    """Write zeros, so that what then assigns all elements computes from something defined."""
+    return torch.zeros_like(x, dtype=dtype)
+
+
 def _slice(x, dim=0, start=None, end=None, step=1):
     """Write a slice of nothing as such: the importer's begins after the end."""
     size = x.shape[dim]
@@ -124,11 +139,13 @@ def _slice(x, dim=0, start=None, end=None, step=1):
 
 
 def _slice_scatter(x, src, dim=0, start=None, end=None, step=1):
-    """Replace a slice of an axis of open size, which TVM compiles for a fixed one only."""
+    """Join what is left of an axis and the new slice, as oneDNN runs it; TVM's has fixed sizes."""
     dim, size = dim % x.dim(), x.shape[dim]
-    if isinstance(size, int) or step != 1:
+    if step != 1:
         return NotImplemented
     start = 0 if start is None else start
+    if isinstance(size, int) and isinstance(start, int):
+        start = slice(start, None).indices(size)[0]
     if not statically_known_true(start >= 0):
         return NotImplemented
     end = start + src.shape[dim]
@@ -137,11 +154,23 @@ def _slice_scatter(x, src, dim=0, start=None, end=None, step=1):
         parts.insert(0, aten.slice.Tensor(x, dim, 0, start))
     if not statically_known_true(end == size):
         parts.append(aten.slice.Tensor(x, dim, end, size))
-    return aten.cat.default(parts, dim) if len(parts) > 1 else src.clone()
+    if len(parts) == 1:
+        return src.expand(x.shape).clone()
+    result = aten.cat.default(parts, dim)
+    return result if not isinstance(size, int) else _laid_out(result, x)
+
+
+def _laid_out(x, like):
+    """Return a tensor with the strides of another, which views of the result rely on."""
+    if x.stride() == like.stride():
+        return x
+    order = sorted(range(x.dim()), key=like.stride, reverse=True)
+    x = aten.clone.default(x.permute(order), memory_format=torch.contiguous_format)
+    return x.permute([order.index(axis) for axis in range(x.dim())])
 
 
 def _split_with_sizes(x, sizes, dim=0):
-    if 0 not in sizes:
+    if not all(isinstance(each, int) for each in sizes) or 0 not in sizes:
         return NotImplemented
     ends = itertools.accumulate(sizes)
     return tuple(x.narrow(dim, end - size, size) for size, end in zip(sizes, ends))
@@ -160,22 +189,15 @@ def _topk(x, k, dim=-1, largest=True, sorted=True):
     return NotImplemented if sorted else aten.topk.default(x, k, dim, largest, True)
 
 
-def _extremum(op):
+def _extremum(value_of, index_of):
+    """Return the decomposition of an op of which most programs read the values only."""
+
     def decompose(x, dim, keepdim=False):
         if x.dim() == 0:
             return x.clone(), torch.zeros((), dtype=torch.int64)
-        indices = op(x, dim, True)
-        values = aten.gather.default(x, dim, indices)
-        return (values, indices) if keepdim else (values.squeeze(dim), indices.squeeze(dim))
+        return value_of(x, [dim], keepdim), index_of(x, dim, keepdim)
 
     return decompose
-
-
-def _max(x, dim, keepdim=False):
-    """Decompose what the importer does not read: numbers and booleans."""
-    if x.dim() and x.dtype != torch.bool:
-        return NotImplemented
-    return _extremum(aten.argmax.default)(x, dim, keepdim)
 
 
 def _group_norm(x, weight, bias, batch, channels, size, groups, eps):
@@ -219,6 +241,7 @@ def _unbatched(op, rank):
     return decompose
 
 
+_LONGEST_SUM = 1024
 _EXTREMA = aten.amax.default, aten.amin.default
 _REDUCTIONS = *_EXTREMA, aten.sum.dim_IntList, aten.mean.dim
 _DECOMPOSITIONS = {
@@ -231,6 +254,7 @@ _DECOMPOSITIONS = {
     aten._pdist_forward.default: _pdist,
     aten.cumsum.default: _cumsum,
     aten.elu.default: _elu,
+    aten.empty_like.default: _empty_like,
     aten.slice.Tensor: _slice,
     aten.slice_scatter.default: _slice_scatter,
     aten.split_with_sizes.default: _split_with_sizes,
@@ -241,8 +265,8 @@ _DECOMPOSITIONS = {
     aten.sort.default: _sort,
     aten.var.correction: _var,
     aten.topk.default: _topk,
-    aten.max.dim: _max,
-    aten.min.dim: _extremum(aten.argmin.default),
+    aten.max.dim: _extremum(aten.amax.default, aten.argmax.default),
+    aten.min.dim: _extremum(aten.amin.default, aten.argmin.default),
     aten.native_group_norm.default: _group_norm,
     aten.max_pool2d_with_indices.default: _unbatched(aten.max_pool2d_with_indices.default, 2),
     aten.max_pool3d_with_indices.default: _unbatched(aten.max_pool3d_with_indices.default, 3),
@@ -258,4 +282,5 @@ def table() -> dict:
     """Return the decompositions, for `torch.export.ExportedProgram.run_decompositions`."""
     families = promotion, selections, fourier
     shared = {op: each for family in families for op, each in family.DECOMPOSITIONS.items()}
-    return {**shared, **_DECOMPOSITIONS}
+    grouped = dict.fromkeys(selections.grouped_ops(), selections.grouped_matmul)
+    return {**shared, **grouped, **_DECOMPOSITIONS}

@@ -152,6 +152,8 @@ def _parts(node: Node, pairs: dict) -> tuple | None:
     target, args = node.target, node.args
     if target is aten.complex.default:
         return args
+    if target is aten.view_as_complex.default:
+        return tuple(call(aten.select.int, args[0], -1, part) for part in (0, 1))
     if target is aten.polar.default:
         cos, sin = (call(op, args[1]) for op in (aten.cos.default, aten.sin.default))
         return tuple(call(aten.mul.Tensor, args[0], each) for each in (cos, sin))

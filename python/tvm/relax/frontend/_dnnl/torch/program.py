@@ -25,6 +25,7 @@ from tvm.relax.frontend import torch as frontend
 
 from . import (
     decompositions,
+    experts,
     fold,
     fourier,
     masks,
@@ -55,6 +56,7 @@ def import_program(program: torch.export.ExportedProgram) -> tvm.IRModule:
 
 def prepared(program) -> tuple[torch.export.ExportedProgram, dict]:
     """Return a program that is decomposed and rewritten, and the values of its constants."""
+    program = experts.rewrite(program)
     table = {**torch.export.default_decompositions(), **decompositions.table()}
     table.update(results.table(program))
     for op in (*_KEPT, *resizes.RESIZES, *recurrent.kept(program)):

@@ -24,6 +24,7 @@ from __future__ import annotations
 import math
 
 import torch
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from .graphs import aten
 from .promotion import cast
@@ -115,7 +116,7 @@ def _masked_put(x, given, values, accumulate):
     rest = x.dim() - axis - mask.dim()
     if values.dim() > rest:
         place = values.dim() - rest - 1
-        if values.shape[place] != 1:
+        if not statically_known_true(values.shape[place] == 1):
             return NotImplemented
         front, back = values.shape[:place], values.shape[place + 1 :]
         values = values.reshape(*front, *[1] * mask.dim(), *back)
@@ -156,6 +157,42 @@ def _histc(x, bins=100, min=0, max=0):
     return x.new_zeros(bins).scatter_add(0, place, cast(inside, x.dtype))
 
 
+def grouped_ops() -> tuple:
+    """Return the ops that multiply groups of rows; transformers has its own for float32."""
+    theirs = getattr(torch.ops.transformers, "grouped_mm_fallback", None)
+    return aten._grouped_mm.default, *([] if theirs is None else [theirs.default])
+
+
+def is_few(rows, groups) -> bool:
+    """Whether copying a group's weight for each row is faster than multiplying by all weights."""
+    return isinstance(rows, int) and rows * 3 < groups
+
+
+def grouped_matmul(x, weight, offsets=None, bias=None, out_dtype=None):
+    """Multiply each row by the weight of its group, whose rows end at an offset: all, and select.
+
+    Where there are few rows, as in a decoder's step, each gets a copy of its weight.
+    """
+    if x.dim() != 2 or weight.dim() != 3 or offsets is None or bias is not None:
+        return NotImplemented
+    if out_dtype not in (None, x.dtype):
+        return NotImplemented
+    count, groups = x.shape[0], weight.shape[0]
+    row = torch.arange(count)[:, None]
+    if is_few(count, groups):
+        group = (row >= offsets).sum(1)
+        weights = aten.index_select.default(weight, 0, group.clamp(max=groups - 1))
+        result = torch.bmm(x.unsqueeze(1), weights).squeeze(1)
+        return torch.where((group < groups)[:, None], result, 0.0)
+    # A row of a group that ended earlier is before the end of this one, too.
+    ended = row >= offsets
+    is_earlier = torch.cat([torch.ones_like(row, dtype=torch.bool), ended[:, :-1]], 1)
+    inside = torch.logical_and(torch.logical_not(ended), is_earlier)
+    merged = x @ weight.permute(1, 0, 2).reshape(weight.shape[1], -1)
+    result = merged.reshape(count, groups, weight.shape[2])
+    return torch.where(inside[..., None], result, 0.0).sum(1)
+
+
 def _unfold(x, dim, size, step):
     """Take the windows of an axis by their indices."""
     if x.dim() == 0:
@@ -166,6 +203,18 @@ def _unfold(x, dim, size, step):
     dim = dim % x.dim()
     shape = *x.shape[:dim], starts.numel(), size, *x.shape[dim + 1 :]
     return items.reshape(shape).movedim(dim + 1, -1)
+
+
+def _col2im(x, sizes, kernel, dilation, padding, stride):
+    """Write a fold of windows that neither overlap nor leave gaps as a permutation."""
+    grid = [size // window for size, window in zip(sizes, kernel)]
+    is_whole = [size * window for size, window in zip(grid, kernel)] == list(sizes)
+    if kernel != stride or {*dilation} != {1} or any(padding) or not is_whole:
+        general = torch._decomp.decomposition_table[aten.col2im.default]
+        return general(x, sizes, kernel, dilation, padding, stride)
+    lead, channels = x.shape[:-2], x.shape[-2] // math.prod(kernel)
+    x = x.reshape(-1, channels, *kernel, *grid).permute(0, 1, 4, 2, 5, 3)
+    return x.reshape(*lead, channels, *sizes)
 
 
 def _masked_scatter(x, mask, source):
@@ -207,6 +256,7 @@ DECOMPOSITIONS = {
     aten.index_put.default: _index_put,
     aten.unfold.default: _unfold,
     aten.histc.default: _histc,
+    aten.col2im.default: _col2im,
     aten._embedding_bag.default: _embedding_bag,
     aten._embedding_bag_forward_only.default: _embedding_bag,
 }

@@ -19,6 +19,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 
 import ml_dtypes
 import numpy as np
@@ -28,11 +29,13 @@ from torch.utils._pytree import tree_leaves
 
 from ..backend import EPSILON, Step, coarsest, rounded_at_random
 from . import program as programs
-from .graphs import constants
+from .graphs import argument, aten, constants, shape
 
 _USER = OutputKind.USER_OUTPUT, OutputKind.LOSS_OUTPUT
 #: Ops whose result is whatever is in memory.
 _UNDEFINED = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided")
+_SORTS = aten.sort.default, aten.sort.stable
+_PUTS = aten.index_put.default, aten.index_put_.default
 #: Arguments with which an op that may be random is not, by name.
 _FIXED = {"train": (False,), "dropout_p": (0, 0.0), "p": (0, 0.0), "dropout": (0, 0.0)}
 
@@ -227,10 +230,20 @@ def _random(program) -> set:
     """Return the nodes whose values depend on random numbers, or on uninitialized memory."""
     random: set = set()
     for node in program.graph.nodes:
-        is_random = any(each in random for each in node.all_input_nodes)
+        operands = node.all_input_nodes[_is_overwritten(node) :]
+        is_random = any(each in random for each in operands)
         if is_random or (node.op == "call_function" and _is_random(node)):
             random.add(node)
     return random
+
+
+def _is_overwritten(node) -> bool:
+    """Whether an op replaces all elements of its first operand, as one at the places of a sort."""
+    if node.target not in _PUTS or argument(node, "accumulate") or len(node.args[1]) != 1:
+        return False
+    places = node.args[1][0]
+    is_permutation = places.target is operator.getitem and places.args[0].target in _SORTS
+    return is_permutation and places.args[1] == 1 and shape(places) == shape(node.args[0])
 
 
 def _is_random(node) -> bool:

@@ -93,6 +93,11 @@ CALLS = {
         ],
     ),
     "stft": (lambda x: (_stft(x).abs(), torch.view_as_real(_stft(x))), [Call(f(2, 64))]),
+    "rotated": (
+        # As rotary embeddings are written with complex numbers.
+        lambda x, y: torch.view_as_real(torch.view_as_complex(x) * torch.view_as_complex(y)),
+        [Call(f(2, 5, 4, 2), f(5, 4, 2))],
+    ),
     "istft": (_inverse_stft, [Call(f(2, 64))]),
     "fft": (
         lambda x: (

@@ -79,6 +79,7 @@ CALLS = {
         Call(_X, _X + 1),
         Call(_X, f(2, 0, 4), 1, 2, 2),
         Call(i(4), i(2), 0, -3, -1),
+        Call(_X, f(2, 2, 4), 1, -2, 100),
     ],
     "select_scatter.default": [
         Call(_X, f(2, 4), 1, 0),

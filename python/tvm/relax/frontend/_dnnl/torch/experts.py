@@ -1,0 +1,225 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Mixtures of experts: each row is multiplied by the weights of all experts, and selects its own.
+
+transformers sorts the pairs of a token and an expert by experts, and multiplies groups of rows. A
+sort, and the integers that lead from it, stay on TVM, and would end a partition in each layer.
+"""
+
+from __future__ import annotations
+
+import operator
+
+import torch
+from torch.fx import Node
+
+from .graphs import argument, aten, shape
+from .selections import grouped_ops, is_few
+
+_CHECK = aten._assert_tensor_metadata.default
+_VIEWS = aten.view.default, aten.reshape.default
+#: Ops of rows, but along the first axis.
+_ALONG = {
+    aten.slice.Tensor: "dim",
+    aten.split.Tensor: "dim",
+    aten.split_with_sizes.default: "dim",
+    aten.chunk.default: "dim",
+    aten.unsqueeze.default: "dim",
+}
+
+
+def rewrite(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
+    """Return a program whose mixtures of experts sort nothing, or the same if it has none."""
+    grouped = grouped_ops()
+    if not any(node.target in grouped for node in program.graph.nodes):
+        return program
+    program = program.run_decompositions({})
+    for node in program.graph.nodes:
+        if node.target is _CHECK and not node.users:
+            program.graph.erase_node(node)
+    for node in program.graph.find_nodes(op="call_function", target=aten.sort.default):
+        mixture = _Mixture.of(node)
+        if mixture is not None:
+            mixture.replace()
+    program.graph.eliminate_dead_code()
+    return program
+
+
+class _Mixture:
+    """The nodes that read a sort of pairs by experts."""
+
+    def __init__(self, ids, experts, biases, matmuls, places, inverses, tokens):
+        self.ids, self.experts, self.biases, self.matmuls = ids, experts, biases, matmuls
+        self.places, self.inverses, self.tokens = places, inverses, tokens
+
+    @classmethod
+    def of(cls, sort: Node) -> _Mixture | None:
+        """Return the mixture of a sort, or None if something else reads the sort."""
+        results = {each.args[1]: each for each in sort.users}
+        if set(results) != {0, 1} or len(shape(sort.args[0])) != 1:
+            return None
+        sorted_ids, order = results[0], results[1]
+        biases = _indexed_by(sorted_ids)
+        counts = _only(_only([each for each in sorted_ids.users if each not in biases]))
+        offsets = _only(counts, aten.histc.default)
+        matmuls = list(offsets.users) if offsets and offsets.target is aten.cumsum.default else []
+        if not matmuls or any(each.target not in grouped_ops() for each in matmuls):
+            return None
+        experts = shape(offsets)[0]
+        if is_few(shape(order)[0], experts):
+            return None
+        places, others = _indexed_by(order), []
+        tokens, inverses = [], []
+        for each in set(order.users) - set(places):
+            if each.target is aten.floor_divide.default and isinstance(each.args[1], int):
+                tokens += [(reader, each.args[1]) for reader in _indexed_by(each)]
+                others += set(each.users) - set(_indexed_by(each))
+            elif each.target is aten.index_put.default and list(each.args[1]) == [order]:
+                inverses += _indexed_by(each)
+                others += set(each.users) - set(inverses)
+            elif each.target is not aten.empty_like.default:
+                return None
+        first = {*matmuls, *places, *biases, *(reader for reader, _ in tokens)}
+        if others or not inverses or not _is_by_rows(first, set(inverses)):
+            return None
+        return cls(sort.args[0], experts, biases, matmuls, places, inverses, tokens)
+
+    def replace(self) -> None:
+        """Compute the pairs in the order of the tokens."""
+        mask = self._mask()
+        for node, repeats in self.tokens:
+            with node.graph.inserting_before(node):
+                x, (count, size) = node.args[0], shape(node.args[0])
+                x = _call(aten.unsqueeze.default, x, 1)
+                x = _call(aten.expand.default, x, [count, repeats, size])
+                node.replace_all_uses_with(_call(aten.reshape.default, x, shape(node)))
+        for node in (*self.places, *self.inverses):
+            node.replace_all_uses_with(node.args[0])
+        for node in self.biases:
+            with node.graph.inserting_before(node):
+                one = _call(aten._to_copy.default, mask, dtype=node.meta["val"].dtype)
+                node.replace_all_uses_with(_call(aten.mm.default, one, node.args[0]))
+        for node in self.matmuls:
+            with node.graph.inserting_before(node):
+                node.replace_all_uses_with(self._multiplied(*node.args[:2], mask))
+
+    def _multiplied(self, x, weight, mask) -> Node:
+        experts, rows, columns = shape(weight)
+        weight = _call(aten.permute.default, weight, [1, 0, 2])
+        weight = _call(aten.reshape.default, weight, [rows, experts * columns])
+        result = _call(aten.mm.default, x, weight)
+        result = _call(aten.reshape.default, result, [-1, experts, columns])
+        return _selected(_call(aten.unsqueeze.default, mask, 2), result, 1)
+
+    def _mask(self) -> Node:
+        """Return whether a pair, the first axis, is of an expert, the second."""
+        source, pairs = self.ids, shape(self.ids)[0]
+        while source.target in _VIEWS:
+            source = source.args[0]
+        top = source.args[0] if source.target is operator.getitem else source
+        if top.target is not aten.topk.default or not _is_of_rows(top, self.experts):
+            with self.ids.graph.inserting_after(self.ids):
+                ids = _call(aten.unsqueeze.default, self.ids, 1)
+            with self.ids.graph.inserting_after(ids):
+                every = ids.graph.call_function(aten.arange.default, (self.experts,))
+            with self.ids.graph.inserting_after(every):
+                return _call(aten.eq.Tensor, ids, every)
+        with top.graph.inserting_before(top):
+            mask = _top(top)
+            for result in top.users:
+                if result.args[1] == 0:
+                    x = _call(aten.unsqueeze.default, top.args[0], 1)
+                    result.replace_all_uses_with(_selected(mask, x, 2))
+            merged = _call(aten.reshape.default, mask, [pairs, self.experts])
+        for node in list(source.users):
+            if node.target is aten.gather.default and shape(node.args[0]) == shape(top.args[0]):
+                with node.graph.inserting_before(node):
+                    x = _call(aten.unsqueeze.default, node.args[0], 1)
+                    node.replace_all_uses_with(_selected(mask, x, 2))
+        return merged
+
+
+def _only(nodes, target=None) -> Node | None:
+    """Return the only node, or the only user of a node that calls an op, or None."""
+    if isinstance(nodes, Node):
+        nodes = nodes.users if target in (None, nodes.target) else ()
+    nodes = list(nodes or ())
+    return nodes[0] if len(nodes) == 1 else None
+
+
+def _indexed_by(node: Node) -> list[Node]:
+    """Return the nodes that index the first axis of others by a node."""
+    return [
+        each
+        for each in node.users
+        if each.target is aten.index.Tensor and list(each.args[1]) == [node]
+    ]
+
+
+def _is_by_rows(nodes: set, ends: set) -> bool:
+    """Whether all that follows, until these ends, computes each row alone."""
+    reached, todo = set(), list(nodes)
+    while todo:
+        node = todo.pop()
+        if node in reached or node in ends:
+            continue
+        reached.add(node)
+        if node not in nodes and not _is_by_row(node):
+            return False
+        todo += node.users
+    return True
+
+
+def _is_by_row(node: Node) -> bool:
+    if node.target in _ALONG:
+        return argument(node, _ALONG[node.target]) != 0
+    if node.target is operator.getitem or node.target in grouped_ops():
+        return True
+    return torch.Tag.pointwise in getattr(node.target, "tags", ())
+
+
+def _is_of_rows(top: Node, experts: int) -> bool:
+    """Whether the largest elements are those of rows of the experts."""
+    sizes = shape(top.args[0])
+    along = argument(top, "dim") in (-1, 1) and argument(top, "largest")
+    return along and len(sizes) == 2 and sizes[1] == experts
+
+
+def _top(top: Node) -> Node:
+    """Return whether the largest element of a rank, the second axis, is at a place, the third."""
+    graph, x = top.graph, top.args[0]
+    size, dtype = shape(x)[1], x.meta["val"].dtype
+    ones = graph.call_function(aten.ones.default, ([size, size],), {"dtype": dtype})
+    earlier = _call(aten.tril.default, ones, -1)
+    other, own = (_call(aten.unsqueeze.default, x, axis) for axis in (1, 2))
+    # Of equal elements the first one precedes.
+    equal = _call(aten.where.ScalarOther, _call(aten.ge.Tensor, other, own), earlier, 0.0)
+    before = _call(aten.where.ScalarSelf, _call(aten.gt.Tensor, other, own), 1.0, equal)
+    rank = _call(aten.sum.dim_IntList, before, [-1])
+    every = graph.call_function(aten.arange.default, (top.args[1],), {"dtype": dtype})
+    every = _call(aten.unsqueeze.default, every, 1)
+    return _call(aten.eq.Tensor, _call(aten.unsqueeze.default, rank, 1), every)
+
+
+def _selected(mask: Node, x: Node, axis: int) -> Node:
+    """Return the one element along an axis that a mask selects."""
+    return _call(aten.sum.dim_IntList, _call(aten.where.ScalarOther, mask, x, 0.0), [axis])
+
+
+def _call(target, first: Node, *args, **kwargs) -> Node:
+    """Add a call without a type: the decomposition that follows computes it."""
+    return first.graph.call_function(target, (first, *args), kwargs)
