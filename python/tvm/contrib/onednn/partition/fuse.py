@@ -74,6 +74,13 @@ class Fused:
         That is their value in float32, in which oneDNN computes post-ops. Rounded to bfloat16, a
         bias or a factor of a whole tensor would be wrong by up to 0.4 % at each element.
         """
+
+        def is_repeated(constant: Node, node: Node) -> bool:
+            """Whether it may be: the results of a vector are the same with a single row."""
+            shape, own = (tensor_of(each.type).shape for each in (node, constant))
+            is_vector = max(own, default=1) == known_product(own)
+            return None in shape or is_vector or known_product(own) < known_product(shape)
+
         return {
             operand: operand.rounded
             for node in self.chain[1:]
@@ -81,8 +88,7 @@ class Fused:
             if node.kind == CALL
             and self.rules.ops[node.name].post in ("binary", "prelu")
             and operand.rounded is not None
-            and known_product(tensor_of(operand.type).shape)
-            < known_product(tensor_of(node.type).shape)
+            and is_repeated(operand, node)
             and operand not in self.chain[0].operands
         }
 

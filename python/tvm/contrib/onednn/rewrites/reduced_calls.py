@@ -166,11 +166,12 @@ class ReducedCalls:
         With the 8 bits of bfloat16 they are more than half of a transformer's error. Matmuls
         accumulate in float32 and can write it; the normalization reads it, and writes bfloat16.
         The first of these sums may be that of the positional embedding, which has no batch.
+        Open sizes at the same position are taken for equal, as with known ones.
         """
         if not is_op(call, "add") or self.rules.options.precision != "bfloat16":
             return False
         shape, *added = (node.tensor.shape for node in (call, *call.operands))
-        is_full = None not in shape[1:] and all(_is_repeated(each, shape) for each in added)
+        is_full = all(_is_repeated(each, shape) for each in added)
         return is_full and any(self._normalizes(reader) for reader in self._readers_of_views(call))
 
     def _normalizes(self, call: Node) -> bool:

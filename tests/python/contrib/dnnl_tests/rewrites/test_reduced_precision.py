@@ -70,6 +70,12 @@ def ops(mod):
     return counts
 
 
+def calls(body):
+    """Return the calls of composites."""
+    graph = DataflowGraph(body)
+    return [e for e in graph.nodes if isinstance(getattr(e, "op", None), relay.Function)]
+
+
 def casts(mod):
     """Count the casts of a partitioned module by the type that they make."""
     return {dtype: count for (name, dtype), count in ops(mod).items() if name == "cast"}
@@ -168,6 +174,23 @@ def test_residual_sums_in_float32_are_more_accurate(monkeypatch):
     in_float32 = error()
     monkeypatch.setattr(ReducedCalls, "_is_residual_sum", lambda self, i: False)
     assert in_float32 < 0.8 * error()
+
+
+@pytest.mark.parametrize("rows", [None, 1], ids=["open", "one"])
+def test_float32_is_kept_for_any_number_of_rows(rows):
+    """In the residual stream and in biases."""
+
+    def types(rows):
+        x = var("x", rows, 8)
+        x = x + (dense(x, seed=1) + const(8))
+        x = x + (dense(relay.nn.layer_norm(x, const(8), const(8)), seed=2) + const(8))
+        mod = partition(module(dense(x, seed=3)), precision="bfloat16", prune=False)
+        inner = [node.op for func in mod.functions.values() for node in calls(func.body)]
+        read = [[str(param.checked_type.dtype) for param in func.params] for func in inner]
+        return sorted(zip([func.attrs["Composite"] for func in inner], read)), ops(mod)
+
+    assert types(rows) == types(4)
+    assert types(rows)[1]["dnnl.dense_bias_sum", "float32"] == 1
 
 
 def test_virtual_ops_stay_fused():
