@@ -102,22 +102,27 @@ bool IsPlain(const dnnl::memory::desc& md) {
   return true;
 }
 
-dnnl::memory::desc WithUsualStrides(const dnnl::memory::desc& md) {
+dnnl::memory::desc InBlocksOf(const dnnl::memory::desc& md, const Dims& dims,
+                              dnnl::memory::data_type dtype) {
   using Tag = dnnl::memory::format_tag;
   static constexpr Tag kBlocks[][2] = {
-      {Tag::nCw16c, Tag::nCw8c}, {Tag::nChw16c, Tag::nChw8c}, {Tag::nCdhw16c, Tag::nCdhw8c}};
-  constexpr int kFirstRank = 3;
+      {Tag::nCw8c, Tag::nCw16c}, {Tag::nChw8c, Tag::nChw16c}, {Tag::nCdhw8c, Tag::nCdhw16c}};
+  const int rank = static_cast<int>(dims.size()) - 3;
+  if (rank < 0 || rank >= static_cast<int>(std::size(kBlocks))) return {};
+  if (md.get_format_kind() != dnnl::memory::format_kind::blocked) return {};
+  const Dims blocks = md.get_inner_blks();
+  if (md.get_inner_idxs() != Dims{1} || (blocks != Dims{8} && blocks != Dims{16})) return {};
+  return dnnl::memory::desc(dims, dtype, kBlocks[rank][blocks[0] == 16]);
+}
+
+dnnl::memory::desc WithUsualStrides(const dnnl::memory::desc& md) {
   const Dims dims = md.get_dims();
   if (IsPlain(md)) return PlainDesc(dims, md.get_data_type());
-  const int rank = md.get_ndims() - kFirstRank;
-  if (rank < 0 || rank >= static_cast<int>(std::size(kBlocks))) return md;
+  if (md.get_ndims() < 3 || md.get_ndims() > 5) return md;
   // Two are equal if only strides of dimensions of size one differ.
   if (md == ChannelsLast(md)) return ChannelsLast(md);
-  for (Tag blocks : kBlocks[rank]) {
-    const dnnl::memory::desc usual(dims, md.get_data_type(), blocks);
-    if (md == usual) return usual;
-  }
-  return md;
+  const dnnl::memory::desc blocks = InBlocksOf(md, dims, md.get_data_type());
+  return md == blocks ? blocks : md;
 }
 
 namespace {

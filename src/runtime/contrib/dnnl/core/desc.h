@@ -75,6 +75,13 @@ dnnl::memory::desc WithUsualStrides(const dnnl::memory::desc& md);
 /*! \brief The dense descriptor of the same dims with the channels innermost in memory. */
 dnnl::memory::desc ChannelsLast(const dnnl::memory::desc& md);
 
+/*!
+ * \brief A dense descriptor of other dims in the same blocks of channels.
+ * \return Empty where `md` has no such blocks, or others than of 8 or 16.
+ */
+dnnl::memory::desc InBlocksOf(const dnnl::memory::desc& md, const Dims& dims,
+                              dnnl::memory::data_type dtype);
+
 /*! \brief A dense descriptor of other dims with the dimensions in the same order in memory. */
 dnnl::memory::desc InOrderOf(const dnnl::memory::desc& md, const Dims& dims);
 

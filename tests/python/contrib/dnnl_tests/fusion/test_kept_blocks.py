@@ -101,10 +101,11 @@ def test_a_residual_in_blocks():
     assert any(names & {"sum", "binary_add"} for names in map(set, [c["post_ops"] for c in convs]))
 
 
-def test_weights_of_channels():
+@pytest.mark.parametrize("pool", [relay.nn.global_avg_pool2d, relay.nn.global_max_pool2d])
+def test_weights_of_channels(pool):
     """Squeeze and excite: a factor for each channel, computed from the image itself."""
     data = relay.nn.relu(depthwise(stem(24), 24))
-    squeezed = relay.nn.relu(conv(relay.nn.global_avg_pool2d(data), 24, 8))
+    squeezed = relay.nn.relu(conv(pool(data), 24, 8))
     data = data * relay.sigmoid(conv(squeezed, 8, 24))
     convs, reorders = run(relay.nn.relu(conv(data, 24, 40)))
     assert variants(convs) == [CHOSEN] + 4 * [KEPT] and reorders == 1

@@ -240,8 +240,8 @@ bool IsReduction(const PoolWindow& window, const Dims& dims) {
 
 /*!
  * \brief Append a pool over all positions of an image in any layout.
- * \return The row-major result in float32, without post-ops; undefined for other pools, and where
- * other code is better.
+ * \return The result in float32, without post-ops; undefined for other pools, and where other code
+ * is better.
  */
 Tensor OfAllPositions(const NodeReader& node, PlanBuilder* plan, const Tensor& src,
                       const PoolWindow& window, bool is_max) {
@@ -311,7 +311,9 @@ void LowerPool(const NodeReader& node, PlanBuilder* plan) {
   if (!dst.defined()) dst = OfWindows(node, plan, src, dst_dims, window, algorithm);
   if (dst.defined()) {
     dst = WithPostOps(read.node, plan, dst, read.result);
-    dst = plan->InLayout(node, dst, PlainDesc(dst_dims, node.OutType()));
+    if (IsPlain(dst.md) || dst.dtype() != node.OutType()) {
+      dst = plan->InLayout(node, dst, PlainDesc(dst_dims, node.OutType()));
+    }
     return plan->SetOutput(node, dst.Permuted(InversePermutation(axes)));
   }
   const FusedOps fused = FusePostOps(read.node, plan, read.result);

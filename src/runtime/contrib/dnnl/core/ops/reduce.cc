@@ -64,11 +64,13 @@ ReduceKind KindOf(const NodeReader& node) {
 
 /*!
  * \brief The dimensions of a tensor in memory: a block of channels is one, too.
- * \return Empty where the memory has others, such as padding, or none is contiguous.
+ * \param dims The dims, with or without padding.
+ * \return Empty where the memory has others, or none is contiguous.
  */
-std::vector<ReduceDim> DimsInMemory(const dnnl::memory::desc& md, const std::vector<int>& axes) {
+std::vector<ReduceDim> DimsInMemory(const dnnl::memory::desc& md, const Dims& dims,
+                                    const std::vector<int>& axes) {
   if (md.get_format_kind() != dnnl::memory::format_kind::blocked) return {};
-  const Dims dims = md.get_dims(), strides = md.get_strides(), blocks = md.get_inner_blks();
+  const Dims strides = md.get_strides(), blocks = md.get_inner_blks();
   if (md.get_padded_dims() != dims || blocks.size() > 1) return {};
   std::vector<ReduceDim> result;
   int64_t dst_stride = 1;
@@ -86,6 +88,12 @@ std::vector<ReduceDim> DimsInMemory(const dnnl::memory::desc& md, const std::vec
   return is_contiguous ? result : std::vector<ReduceDim>{};
 }
 
+/*! \brief Whether all axes from `first` on are reduced, and no other. */
+bool AreLast(const std::vector<int>& axes, int first, int rank) {
+  return static_cast<int>(axes.size()) == rank - first &&
+         std::all_of(axes.begin(), axes.end(), [first](int axis) { return axis >= first; });
+}
+
 }  // namespace
 
 Tensor Reduced(const NodeReader& node, PlanBuilder* plan, ReduceKind kind, const Tensor& value,
@@ -93,17 +101,27 @@ Tensor Reduced(const NodeReader& node, PlanBuilder* plan, ReduceKind kind, const
   const auto f32 = dnnl::memory::data_type::f32, bf16 = dnnl::memory::data_type::bf16;
   Tensor src = value;
   if (src.dtype() != f32 && src.dtype() != bf16) src = PlainFloats(node, plan, src);
-  std::vector<ReduceDim> dims = DimsInMemory(src.md, axes);
+  const Dims src_dims = value.dims();
+  Dims kept;
+  for (int axis = 0; axis < static_cast<int>(src_dims.size()); ++axis) {
+    kept.push_back(std::count(axes.begin(), axes.end(), axis) > 0 ? 1 : src_dims[axis]);
+  }
+  dnnl::memory::desc dst_md = PlainDesc(kept, f32);
+  std::vector<ReduceDim> dims = DimsInMemory(src.md, src_dims, axes);
+  if (dims.empty() && AreLast(axes, 2, static_cast<int>(src_dims.size()))) {
+    // What pads the channels is zero in the source, and in the result.
+    const dnnl::memory::desc blocks = InBlocksOf(src.md, kept, f32);
+    if (blocks) {
+      dims = DimsInMemory(src.md, src.md.get_padded_dims(), axes);
+      dst_md = blocks;
+    }
+  }
   if (dims.empty()) {
     src = plan->Plain(node, src);
-    dims = DimsInMemory(src.md, axes);
+    dims = DimsInMemory(src.md, src_dims, axes);
   }
   const ReduceKernel kernel(kind, src.dtype() == bf16, dims);
-  Dims kept;
-  for (int axis = 0; axis < static_cast<int>(src.dims().size()); ++axis) {
-    kept.push_back(std::count(axes.begin(), axes.end(), axis) > 0 ? 1 : src.dims()[axis]);
-  }
-  const Tensor dst = plan->NewTensor(PlainDesc(kept, f32));
+  const Tensor dst = plan->NewTensor(dst_md);
   PlanBuilder::Args args = {{DNNL_ARG_SRC, src}, {DNNL_ARG_DST, dst}};
   const int64_t bytes = kernel.scratch_bytes();
   if (bytes > 0) {
@@ -172,7 +190,8 @@ void LowerReduce(const NodeReader& node, PlanBuilder* plan) {
     if (node.NumPostOps() > 0) throw dnnl::error(dnnl_unimplemented, "nothing is reduced");
     return plan->SetOutput(node, plan->Reshaped(node, src, out_dims));
   }
-  Tensor dst = Reduced(node, plan, KindOf(node), src, axes).Reshaped({size, 1});
+  Tensor dst = plan->Plain(node, Reduced(node, plan, KindOf(node), src, axes));
+  dst = dst.Reshaped({size, 1});
   // A second operand is one value for each row, or one for all.
   dst = WithPostOps(node, plan, dst, {-1, [&](const Tensor& operand) {
                                         const int64_t count = NumElements(operand.dims());

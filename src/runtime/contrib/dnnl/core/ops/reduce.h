@@ -35,7 +35,8 @@ namespace tvm::runtime::contrib::dnnl_backend {
 /*!
  * \brief Append a reduction in any layout.
  * \param axes The axes to reduce, which have size one in the result.
- * \return The row-major result, in float32 for data of any type.
+ * \return The result in float32 for data of any type: row-major, or in the blocks of an image with
+ * padded channels whose positions are reduced.
  */
 Tensor Reduced(const NodeReader& node, PlanBuilder* plan, ReduceKind kind, const Tensor& value,
                const std::vector<int>& axes);
