@@ -235,6 +235,26 @@ TEST(DNNLFaults, PaddingAsLongAsTheUnreadEnd) {
   EXPECT_TRUE(!IsFaulty(kernel));
 }
 
+TEST(DNNLFaults, ZeroPointsOfPaddedRowsOnAMX) {
+  Kernel kernel = Conv("jit:avx512_core_amx", Type::u8, 64, {2, 1}, {1, 1});
+  kernel.src[3] = kernel.dst[3] = 33;
+  kernel.pad_begin = {1, 0};
+  EXPECT_TRUE(!IsFaulty(kernel));
+  kernel.src_zero_point = true;
+  EXPECT_TRUE(IsFaulty(kernel, kNewest));
+  kernel.src[3] = kernel.dst[3] = 32;
+  EXPECT_TRUE(!IsFaulty(kernel));
+  kernel.src[3] = kernel.dst[3] = 33;
+  kernel.dst[2] = 31;
+  kernel.pad_begin = {0, 0};
+  EXPECT_TRUE(!IsFaulty(kernel));
+  kernel.dst[2] = 32;
+  EXPECT_TRUE(IsFaulty(kernel));
+  kernel.weights.back() = 3;
+  kernel.pad_begin = {0, 1};
+  EXPECT_TRUE(!IsFaulty(kernel));
+}
+
 TEST(DNNLFaults, OperandsOfDepthwiseConvolutions) {
   Kernel kernel = Conv("jit_int8_dw:avx2", Type::u8, 64, {3, 3}, {1, 1});
   kernel.weights = {64, 1, 1, 3, 3};

@@ -53,6 +53,22 @@ bool HasWrongBorder(const Kernel& kernel) {
          kernel.IsDilated() && kernel.IsPadded();
 }
 
+/*!
+ * \brief Whether the sums that a zero point is compensated by may exceed their buffer.
+ *
+ * They are computed for padded rows alone if there are no padded columns, and read as if these were
+ * of all columns where more than two tiles make a row.
+ */
+bool ExceedsSumsOfRows(const Kernel& kernel) {
+  constexpr int64_t kTwoTiles = 32;
+  if (!IsConv(kernel) || !kernel.StartsWith("jit:avx512_core_amx") || kernel.Spatial() == 0) {
+    return false;
+  }
+  const size_t last = kernel.Spatial() - 1;
+  return kernel.src_zero_point && kernel.IsPadded() && kernel.pad_begin[last] <= 0 &&
+         kernel.PadEnd(last) <= 0 && kernel.dst.back() > kTwoTiles;
+}
+
 bool OverwritesSource(const Kernel& kernel) {
   if (!kernel.StartsWith("brgconv:") && !kernel.StartsWith("brg_conv_fwd:")) return false;
   if (!kernel.Has("amx")) return false;
@@ -251,6 +267,10 @@ const std::vector<Fault>& Faults() {
       {"convolutions on AMX in int8 with dilation and a zero point subtract wrong sums at the "
        "border",
        30200, 0, kNext, "seen on AMX", HasWrongBorder},
+      {"convolutions on AMX in int8 with a zero point, and padding along height or depth but not "
+       "along the width, subtract wrong sums if a row of the result has more than 32 elements, and "
+       "write past its end",
+       30200, 0, kNext, "seen on AMX", ExceedsSumsOfRows},
       {"convolutions on AMX whose stride along height or depth is longer than the window, such as "
        "1x1 with strides [3, 1], overwrite what they read",
        30200, 31300, kNext, "seen on AMX", OverwritesSource},

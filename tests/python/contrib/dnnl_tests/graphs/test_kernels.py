@@ -116,6 +116,17 @@ def test_padding_as_long_as_the_unread_end(taps, kind, post_ops):
     assert_right([case])
 
 
+@pytest.mark.parametrize("kind,zero_point", [("u8", 128), ("s8", 3)])
+@pytest.mark.parametrize("width", [33, 36, 48, 65])
+@pytest.mark.parametrize("taps", [[2, 1], [3, 2], [2, 2, 2]], ids=str)
+def test_zero_points_of_padded_rows(taps, width, kind, zero_point):
+    """Without padded columns, where oneDNN on AMX reads beyond its sums of the weights."""
+    case = conv(deconv(32, 64, taps, [1] * len(taps), 5, kind=kind, zero_point=zero_point))
+    case["attrs"]["padding"][len(taps) - 2] = 1
+    case["shapes"][0][-1] = width + taps[-1] - 1
+    assert_right([case])
+
+
 @pytest.mark.parametrize("kind", [kind for kind in kernel_scan.kinds() if "f" in kind])
 @pytest.mark.parametrize("channels,groups", [(16, 4), (24, 6)])
 def test_residual_of_blocks_of_four_channels(channels, groups, kind):
