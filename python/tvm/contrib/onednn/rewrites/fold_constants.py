@@ -27,6 +27,7 @@ import math
 import numpy as np
 
 from ..ir.graph import Graph
+from ..ir.match import is_op
 from ..ir.node import CALL, FIELD, TUPLE, Node
 from ..ir.numpy_types import numpy_type
 from ..ir.op_view import Tensor, tensor_of
@@ -59,7 +60,7 @@ def fold_constants(graph: Graph, rules: Rules) -> list[Node]:
             continue
         new = _filled(graph, node) if node.name in _FILLED else None
         if new is None and node.name == "where":
-            new = _selected(node)
+            new = _selected(node) or _guarded(node)
         if new is None and _is_known(node) and not _is_broadcast_by_users(rules, node):
             # Equal calls are one constant: several matmuls may read the transpose of a weight.
             key = (node.name, repr(node.attrs), _signature(node.type), *map(id, _read(node)))
@@ -142,6 +143,17 @@ def _filled(graph: Graph, node: Node) -> Node | None:
             return None
         value = node.operands[-1].value
     return graph.constant(np.broadcast_to(np.asarray(value), shape), node.tensor.dtype)
+
+
+def _guarded(node: Node) -> Node | None:
+    """Return what a guard against NaN of a dequantized tensor selects: integers have no NaN."""
+    condition, _, selected = node.operands
+    is_guard = is_op(condition, "not_equal") and condition.operands[0] is condition.operands[1]
+    data = condition.operands[0] if is_guard else None
+    if data is None or data.name != DEQUANTIZE or not data.operands[1].is_constant:
+        return None
+    is_same = isinstance(node.type, Tensor) and selected.tensor.dims == node.tensor.dims
+    return selected if is_same and np.isfinite(data.operands[1].value).all() else None
 
 
 def _selected(node: Node) -> Node | None:

@@ -21,6 +21,7 @@ import pytest
 import tvm
 from tvm import relay
 from tvm.relay.op.contrib import dnnl
+from tvm.testing import dnnl as testing
 
 from dnnl_tests import direct
 
@@ -50,3 +51,22 @@ def test_logic(build, expected):
     assert report.partitions == 1 and report.offloaded == report.total
     (result,) = direct.run(mod, {"x": X, "y": Y})
     np.testing.assert_array_equal(result, expected)
+
+
+@pytest.mark.parametrize("scale, count", [(0.05, 1), (np.inf, 5)], ids=["finite", "infinite"])
+def test_guards_of_integers_are_dropped(scale, count):
+    """As of ONNX's Max, which is NaN where an operand is. 0 times an infinite scale is NaN."""
+    x, y = (relay.var(name, shape=(4, 8), dtype="int8") for name in "xy")
+    zero = relay.const(0)
+    a, b = (relay.qnn.op.dequantize(each, relay.const(np.float32(scale)), zero) for each in (x, y))
+    out = relay.maximum(a, b)
+    for each in (a, b):
+        out = relay.where(relay.isnan(each), each, out)
+    values = np.arange(-16, 16, dtype="int8").reshape(4, 8)
+    mod = dnnl.partition_for_dnnl(tvm.IRModule.from_expr(relay.Function([x, y], out)), prune=False)
+    ops = testing.offload(mod).ops
+    assert sum(ops[name] for name in ("maximum", "not_equal", "where")) == count
+    (result,) = direct.run(mod, {"x": values, "y": -values})
+    with np.errstate(invalid="ignore"):
+        a, b = (np.float32(scale) * each for each in (values, -values))
+    np.testing.assert_array_equal(result, np.maximum(a, b))
