@@ -37,6 +37,7 @@ def connect(find_function: Callable) -> None:
     """
     global _find_function  # pylint: disable=global-statement
     _find_function = find_function
+    has_amx.cache_clear()
     prefers_bfloat16.cache_clear()
     computes.cache_clear()
 
@@ -45,6 +46,13 @@ def _query(name: str) -> Callable | None:
     if _find_function is None:
         raise RuntimeError("no TVM is connected: import tvm.relay.op.contrib.dnnl, or tvm_dnnl")
     return _find_function(f"runtime.contrib.dnnl.{name}")
+
+
+@functools.lru_cache(maxsize=None)
+def has_amx() -> bool:
+    """Whether the CPU has AMX, and ONEDNN_MAX_CPU_ISA allows it."""
+    query = _query("has_amx")
+    return query is not None and bool(query())
 
 
 @functools.lru_cache(maxsize=None)

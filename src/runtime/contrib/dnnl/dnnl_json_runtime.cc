@@ -36,6 +36,7 @@
 #include "core/exec/threads.h"
 #include "core/faults.h"
 #include "core/infer.h"
+#include "core/kernels/isa.h"
 #include "core/library.h"
 #include "core/op_table.h"
 #include "core/plan/plan_cache.h"
@@ -156,6 +157,10 @@ TVM_REGISTER_GLOBAL("runtime.contrib.dnnl.version").set_body_typed([]() -> Strin
 
 TVM_REGISTER_GLOBAL("runtime.contrib.dnnl.computes").set_body_typed([](DataType dtype) {
   return dnnl_backend::WithTVMErrors([&]() { return dnnl_backend::Computes(dtype); });
+});
+
+TVM_REGISTER_GLOBAL("runtime.contrib.dnnl.has_amx").set_body_typed([]() {
+  return dnnl_backend::HasISA(dnnl_backend::ISA::kAMX);
 });
 
 TVM_REGISTER_GLOBAL("runtime.contrib.dnnl.prefers_bfloat16").set_body_typed([]() {

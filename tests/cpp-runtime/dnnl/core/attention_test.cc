@@ -88,6 +88,9 @@ TEST(DNNLAttention, ProductsInBFloat16) {
     for (int64_t width : {2, 6, 31, 64, 80}) check({1, 2, 1, 20, 90, width, 64});
     for (int64_t width : {8, 48, 128}) check({1, 2, 1, 20, 90, 64, width});
     check({1, 4, 2, 130, 195, 64, 64, {}, true});
+    // Several blocks of rows and of keys.
+    check({1, 1, 1, 530, 530, 48, 48, {}, true});
+    check({1, 2, 2, 300, 300, 48, 80, {1, 2, 300, 300}});
     check({1, 2, 2, 9, 4, 16, 16, {}, true, "dnnl.nan_safe_softmax"});
     check({2, 4, 2, 40, 90, 64, 64, {2, 1, 40, 90}});
   }

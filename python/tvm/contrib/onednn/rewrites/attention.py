@@ -27,6 +27,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from .. import cpu
 from ..ir.dim import Size, divided, is_same, product
 from ..ir.graph import Graph
 from ..ir.match import is_op
@@ -46,13 +47,16 @@ from .maker import Maker, UnsupportedOp
 
 _SOFTMAX = ("nn.softmax", "dnnl.masked_softmax", "dnnl.nan_safe_softmax")
 
-# With more queries of known lengths, and keys of their own for each head, matmuls and softmax of
-# oneDNN are as fast or faster. Relative to them the kernel takes, with AVX-512 and 64 columns:
-#   one query of 12 heads, 64 to 2048 keys: 0.6 to 0.8; 128 of 128 keys: 1.3; 384 of 384: 1.05
-#   one query of 8 heads that share 2, 64 to 2048 keys: 0.1 to 0.2; 16 of 80 keys: 0.8;
-#   64 of 128: 1.1; 512 of 512: 0.9
+# With fewer keys of known lengths, and keys of their own for each head, matmuls and softmax of
+# oneDNN are about as fast. Relative to them the kernel takes, on two cores:
+#   12 heads of 64, 128 keys: float32 1.02 (AVX2 0.96), bfloat16 with AMX 0.97
+#   197 keys: 0.94 (0.98), 0.83; 384 keys with a mask: 0.94 (0.97), 0.85
+#   6 heads of 64, 1500 keys: 0.56 (0.74), 0.58
+#   one query of 12 heads, 64 to 2048 keys: 0.6 to 0.8
+#   one query of 8 heads that share 2, 64 to 2048 keys: 0.1 to 0.2; 16 of 80 keys: 0.8
 # With an open length it always is the kernel: for each new one oneDNN would compile primitives,
 # which takes longer than to run them.
+_FEW_KEYS = 192
 _MOST_QUERIES = 16
 
 
@@ -124,7 +128,7 @@ def _attention_of(graph: Graph, node: Node, masks: dict, options: Options) -> tu
     if shared not in masks:
         masks[shared] = mask_of(make, scores, options.exact_nan)
     mask, is_causal = masks[shared]
-    _require(not _is_slower(operands[0], operands[1], is_causal, options.precision))
+    _require(not _is_slower(operands, is_causal, options.precision))
     attrs = {
         "scale": scores.scale * query.scale * key.scale,
         "causal": is_causal,
@@ -263,12 +267,16 @@ def _repeated(node: Node, axis: int) -> Node | None:
     return data if is_repeat else None
 
 
-def _is_slower(query: Node, key: Node, is_causal: bool, precision: str) -> bool:
+def _is_slower(operands: list[Node], is_causal: bool, precision: str) -> bool:
+    query, key, value = operands
     (heads, queries), (groups, keys) = (each.tensor.shape[-3:-1] for each in (query, key))
     if None in (queries, keys) or queries <= _MOST_QUERIES:
         return False
-    # The kernel multiplies in float32.
-    return precision != "float32" or (heads == groups and not is_causal)
+    if precision == "float32":
+        return heads == groups and not is_causal and keys < _FEW_KEYS
+    # The tiles of AMX have pairs of numbers, and 16 columns. Other kernels are no match for oneDNN.
+    fits = query.tensor.shape[-1] % 2 == 0 and value.tensor.shape[-1] % 16 == 0
+    return not (precision == "bfloat16" and cpu.has_amx() and fits) or keys < _FEW_KEYS
 
 
 def _fits(operands: list[Node], scores, result) -> bool:

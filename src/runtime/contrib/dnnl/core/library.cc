@@ -92,8 +92,11 @@ bool HasISA(ISA wanted) {
       return HasISA(dnnl::cpu_isa::avx512_core);
     case ISA::kAVX512VNNI:
       return HasISA(dnnl::cpu_isa::avx512_core_vnni);
-    default:
+    case ISA::kAVX512BF16:
       return HasISA(dnnl::cpu_isa::avx512_core_bf16);
+    default:
+      // oneDNN has asked the kernel for the tile registers then.
+      return HasISA(dnnl::cpu_isa::avx512_core_amx);
   }
 }
 

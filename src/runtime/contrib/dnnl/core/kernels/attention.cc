@@ -31,6 +31,7 @@
 #include <limits>
 
 #include "../exec/parallel.h"
+#include "attention_amx.h"
 #include "attention_pairs.h"
 #include "attention_rows.h"
 #include "attention_tiles.h"
@@ -61,36 +62,20 @@ struct Workspace {
         products(total + kRows) {}
 };
 
-/*! \brief The largest of some scores; masked ones become -inf. */
+/*! \brief The largest scores in each lane; masked ones become -inf. */
 template <int W>
-DNNL_INLINE float LargestScore(int64_t seen, int64_t end, float* scores) {
+DNNL_INLINE Floats<W> LargestScores(int64_t seen, int64_t end, float* scores) {
   for (int64_t j = seen; j < end; ++j) scores[j] = -kInfinity;
   Floats<W> largest = Filled<W>(-kInfinity);
-  for (int64_t j = 0; j < end; j += W) largest = Larger<W>(Load<W>(scores + j), largest);
-  return LargestOf<W>(largest);
-}
-
-/*! \brief Replace scores by their exponentials, relative to `base`; their sum. */
-template <int W>
-DNNL_INLINE float Exponentiate(float base, int64_t end, float* scores) {
-  Floats<W> sum = {};
-  for (int64_t j = 0; j < end; j += W) {
-    const Floats<W> own = Exp<W>(Load<W>(scores + j) - base);
-    sum += own;
-    Store<W>(own, scores + j);
-  }
-  return SumOf<W>(sum);
+  for (int64_t j = 0; j < end; j += W) largest = Largest::Of<W>(Load<W>(scores + j), largest);
+  return largest;
 }
 
 template <int W, typename T>
 DNNL_INLINE void StoreRow(const float* sums, float divisor, int64_t count, T* dst) {
-  for (int64_t e = 0; e < count; ++e) {
-    if constexpr (std::is_same_v<T, float>) {
-      dst[e] = sums[e] / divisor;
-    } else {
-      dst[e] = ToBFloat16(sums[e] / divisor);
-    }
-  }
+  int64_t e = 0;
+  for (; e + W <= count; e += W) Store<W>(Load<W>(sums + e) / divisor, dst + e);
+  for (; e < count; ++e) Store<1>(Load<1>(sums + e) / divisor, dst + e);
 }
 
 /*! \brief Divide by the totals. A row without a finite one is as ZeroRows says. */
@@ -124,14 +109,16 @@ DNNL_INLINE void StoreRows(const AttentionShape& shape, const AttentionData<T>& 
   }
 }
 
-template <typename Products, typename T>
+template <int W, typename Products, typename T>
 DNNL_INLINE void StartRows(const AttentionShape& shape, const AttentionData<T>& data,
                            const AttentionTask& task, const RowIndices& rows, const Workspace& work,
                            Products* products) {
   for (int64_t r = 0; r < task.rows; ++r) {
     const T* query = data.query + rows.In(shape.query, task.batch, r);
     float* scaled = work.query + r * shape.width;
-    for (int64_t e = 0; e < shape.width; ++e) scaled[e] = Load<1>(query + e)[0] * shape.scale;
+    int64_t e = 0;
+    for (; e + W <= shape.width; e += W) Store<W>(Load<W>(query + e) * shape.scale, scaled + e);
+    for (; e < shape.width; ++e) scaled[e] = Load<1>(query + e)[0] * shape.scale;
     products->SetQuery(r, query);
     work.maximum[r] = -kInfinity;
     work.total[r] = 0.f;
@@ -139,32 +126,63 @@ DNNL_INLINE void StartRows(const AttentionShape& shape, const AttentionData<T>& 
   std::fill(work.sums, work.sums + task.rows * shape.value_width, 0.f);
 }
 
-/*! \brief Turn a block of scores into exponentials, and rescale the sums of the blocks before. */
+/*! \brief Add the masks to scores of a row; what these are still to be multiplied by. */
 template <int W, typename T>
+DNNL_INLINE float AddMasks(const AttentionShape& shape, const AttentionData<T>& data,
+                           const std::array<int64_t, 4>& at, int64_t count, float scale,
+                           float* scores) {
+  for (int mask = 0; mask < kAttentionMasks && data.masks[mask] != nullptr; ++mask) {
+    AddMaskOfRow<W>(shape, data, mask, at, count, scale, scores);
+    scale = 1.f;
+  }
+  if (scale > 0.f) return scale;
+  // The largest one would be another.
+  for (int64_t j = 0; j < count; ++j) scores[j] *= scale;
+  return 1.f;
+}
+
+/*! \brief Turn a block of scores into exponentials, and rescale the sums of the blocks before. */
+template <int W, typename Products, typename T>
 DNNL_INLINE void SoftmaxRows(const AttentionShape& shape, const AttentionData<T>& data,
                              const AttentionTask& task, const RowIndices& rows,
-                             const Workspace& work, int64_t first, int64_t count) {
+                             const Workspace& work, int64_t first, int64_t count,
+                             Products* products) {
   const int64_t end = (count + W - 1) / W * W;
-  alignas(64) float base[kRows] = {}, factor[kRows] = {};
-  for (int64_t r = 0; r < task.rows; ++r) {
-    float* scores = work.scores + r * kKeys;
-    for (int mask = 0; mask < kAttentionMasks && data.masks[mask] != nullptr; ++mask) {
-      AddMaskOfRow<W>(shape, data, mask, {task.batch, rows.head[r], rows.query[r], first}, count,
-                      scores);
+  for (int64_t group = 0; group < task.rows; group += W) {
+    const int64_t rows_of_group = std::min<int64_t>(W, task.rows - group);
+    float scale = 1.f;
+    Floats<W> largest[W] = {};
+    for (int64_t i = 0; i < rows_of_group; ++i) {
+      const int64_t r = group + i;
+      float* scores = work.scores + r * kKeys;
+      const std::array<int64_t, 4> at = {task.batch, rows.head[r], rows.query[r], first};
+      scale = AddMasks<W>(shape, data, at, count, products->ScoreScale(), scores);
+      const int64_t seen = std::clamp<int64_t>(rows.Keys(shape, r) - first, 0, count);
+      largest[i] = LargestScores<W>(seen, end, scores);
     }
-    const int64_t seen = std::clamp<int64_t>(rows.Keys(shape, r) - first, 0, count);
-    const float now = std::max(work.maximum[r], LargestScore<W>(seen, end, scores));
+    const Floats<W> before = Load<W>(work.maximum + group);
+    const Floats<W> now = Largest::Of<W>(ReduceLanes<W, Largest>(largest) * scale, before);
     // -inf less -inf would be NaN, though it has no part in a row with a finite score.
-    base[r] = now == -kInfinity ? 0.f : now;
-    factor[r] = work.maximum[r] - base[r];
-    work.maximum[r] = now;
-  }
-  for (int64_t r = 0; r < task.rows; r += W) Store<W>(Exp<W>(Load<W>(factor + r)), factor + r);
-  for (int64_t r = 0; r < task.rows; ++r) {
-    const float total = Exponentiate<W>(base[r], end, work.scores + r * kKeys);
-    work.total[r] = work.total[r] * factor[r] + total;
-    float* sums = work.sums + r * shape.value_width;
-    for (int64_t e = 0; e < shape.value_width; ++e) sums[e] *= factor[r];
+    const Floats<W> bases = now == -kInfinity ? Filled<W>(0.f) : now;
+    const Floats<W> factors = ExpOfNegative<W>(before - bases);
+    Store<W>(now, work.maximum + group);
+    Floats<W> totals[W] = {};
+    for (int64_t i = 0; i < rows_of_group; ++i) {
+      const int64_t r = group + i;
+      const float base = bases[i], factor = factors[i];
+      for (int64_t j = 0; j < end; j += W) {
+        const Floats<W> weights =
+            ExpOfNegative<W>(Load<W>(work.scores + r * kKeys + j) * scale - base);
+        totals[i] += weights;
+        products->SetWeights(r, j, weights, work.scores);
+      }
+      // Most blocks have no larger score.
+      if (factor == 1.f) continue;
+      float* sums = work.sums + r * shape.value_width;
+      for (int64_t e = 0; e < shape.value_width; ++e) sums[e] *= factor;
+    }
+    const Floats<W> total = Load<W>(work.total + group) * factors + ReduceLanes<W, Sum>(totals);
+    Store<W>(total, work.total + group);
   }
 }
 
@@ -178,7 +196,7 @@ DNNL_INLINE bool VisitKeys(const AttentionShape& shape, const AttentionData<T>& 
                            const AttentionTask& task, const RowIndices& rows, const Workspace& work,
                            Products* products, bool skips_hidden) {
   bool has_skipped = false;
-  StartRows(shape, data, task, rows, work, products);
+  StartRows<W>(shape, data, task, rows, work, products);
   const T* keys = data.key + task.batch * shape.key[0] + task.kv_head * shape.key[1];
   const T* values = data.value + task.batch * shape.value[0] + task.kv_head * shape.value[1];
   int64_t last = 0;
@@ -187,7 +205,7 @@ DNNL_INLINE bool VisitKeys(const AttentionShape& shape, const AttentionData<T>& 
   }
   last = std::min(last, task.last_key);
   for (int64_t first = task.first_key, count = 0; first < last; first += count) {
-    count = std::min(kKeys, last - first);
+    count = std::min(Products::kKeys, last - first);
     int64_t page = 0, row = first;
     if (shape.page_rows != 0) {
       page = data.pages[first / shape.page_rows] * shape.page;
@@ -202,7 +220,7 @@ DNNL_INLINE bool VisitKeys(const AttentionShape& shape, const AttentionData<T>& 
       continue;
     }
     products->Score(task.rows, work.query, key, count, work.scores);
-    SoftmaxRows<W>(shape, data, task, rows, work, first, count);
+    SoftmaxRows<W>(shape, data, task, rows, work, first, count, products);
     products->AddValues(task.rows, work.scores, value, count, work.sums);
   }
   for (int64_t r = 0; r < task.rows && has_skipped; ++r) {
@@ -230,8 +248,8 @@ DNNL_INLINE void JoinParts(const AttentionShape& shape, const AttentionTask& tas
   for (int64_t r = 0; r < task.rows; ++r) {
     const float now = std::max(work.maximum[r], other.maximum[r]);
     const float base = now == -kInfinity ? 0.f : now;
-    const float factors[] = {Exp<W>(Filled<W>(work.maximum[r] - base))[0],
-                             Exp<W>(Filled<W>(other.maximum[r] - base))[0]};
+    const float factors[] = {ExpOfNegative<W>(Filled<W>(work.maximum[r] - base))[0],
+                             ExpOfNegative<W>(Filled<W>(other.maximum[r] - base))[0]};
     work.maximum[r] = now;
     work.total[r] = work.total[r] * factors[0] + other.total[r] * factors[1];
     float* sums = work.sums + r * shape.value_width;
@@ -286,6 +304,14 @@ __attribute__((target("avx512f,avx512bf16,avx2,fma"))) void RunPairs(const Atten
   RunTask<16, PairProducts>(shape, data, task, Workspace(workspace, shape));
 }
 
+template <typename T>
+__attribute__((target("avx512f,avx512bf16,avx2,fma"))) void RunAMX(const AttentionShape& shape,
+                                                                   const AttentionData<T>& data,
+                                                                   const AttentionTask& task,
+                                                                   float* workspace) {
+  RunTask<16, AMXProducts>(shape, data, task, Workspace(workspace, shape));
+}
+
 /*! \brief Whether pairs are multiplied: of bfloat16, or where it is allowed. */
 template <typename T>
 bool UsesPairs(const AttentionShape& shape) {
@@ -301,6 +327,7 @@ Code<T> OwnCode() {
                           {RunAVX512<T>, JoinAVX512, StoreAVX512<T>});
 #if DNNL_HAS_PAIRS
   if (HasISA(ISA::kAVX512BF16)) code.run_pairs = RunPairs<T>;
+  if (HasISA(ISA::kAMX)) code.run_pairs = RunAMX<T>;
 #endif
   return code;
 }
@@ -311,6 +338,7 @@ int64_t WorkspaceOfTask(const AttentionShape& shape) {
   int64_t products = FloatProducts<16, float>::Size(width, value_width);
 #if DNNL_HAS_PAIRS
   products = std::max(products, PairProducts<16, float>::Size(width, value_width));
+  products = std::max(products, AMXProducts<16, float>::Size(width, value_width));
 #endif
   const int64_t floats = kRows * (width + value_width + kKeys + 2) + products;
   // No two threads write to one cache line, or to its neighbor.

@@ -34,8 +34,8 @@ namespace tvm::runtime::contrib::dnnl_backend {
 /*! \brief The most masks that are added to the scores. */
 constexpr int kAttentionMasks = 2;
 
-/*! \brief Rows of queries that share a block of keys, and keys of a block. */
-constexpr int64_t kAttentionRows = 64, kAttentionKeys = 64;
+/*! \brief Rows of queries that share a block of keys, and keys of a block, at most. */
+constexpr int64_t kAttentionRows = 256, kAttentionKeys = 128;
 
 /*!
  * \brief Sizes and strides, all in elements, known when the kernel runs only: no code and no

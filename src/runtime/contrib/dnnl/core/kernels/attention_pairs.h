@@ -65,15 +65,19 @@ DNNL_INLINE Floats<W> PlusProduct(Floats<W> sum, Floats<W> row, Pair factor) {
   return sum;
 }
 
+/*! \brief Round a vector. */
+template <int W>
+DNNL_INLINE void StoreRounded(Floats<W> value, uint16_t* dst) {
+  typename VectorTypes<W>::Halves halves;
+  asm("vcvtneps2bf16 %1, %0" : "=v"(halves) : "v"(value));
+  std::memcpy(dst, &halves, sizeof(halves));
+}
+
 /*! \brief Round contiguous floats. */
 template <int W>
 DNNL_INLINE void RoundRow(const float* src, int64_t count, uint16_t* dst) {
   int64_t i = 0;
-  for (; i + W <= count; i += W) {
-    typename VectorTypes<W>::Halves halves;
-    asm("vcvtneps2bf16 %1, %0" : "=v"(halves) : "v"(Load<W>(src + i)));
-    std::memcpy(dst + i, &halves, sizeof(halves));
-  }
+  for (; i + W <= count; i += W) StoreRounded<W>(Load<W>(src + i), dst + i);
   for (; i < count; ++i) {
     const uint16_t rounded = ToBFloat16(src[i]);
     std::memcpy(dst + i, &rounded, sizeof(rounded));
@@ -98,24 +102,47 @@ template <int W>
 DNNL_INLINE void PairRows(const uint16_t* rows, int64_t stride, int64_t count, int64_t columns,
                           Pair* pairs) {
   using Bits = typename VectorTypes<W>::Bits;
+  using Halves = typename VectorTypes<W>::Halves;
   for (int64_t j = 0; j < count; j += 2) {
     for (int64_t e = 0; e < columns; e += W, pairs += W) {
       const uint16_t* first = rows + j * stride + e;
-      const Floats<W> upper = j + 1 < count ? Load<W>(first + stride) : Floats<W>{};
-      const Floats<W> lower = Load<W>(first);
+      Halves halves[2] = {};
+      std::memcpy(&halves[0], first, sizeof(Halves));
+      if (j + 1 < count) std::memcpy(&halves[1], first + stride, sizeof(Halves));
       Bits bits[2];
-      std::memcpy(&bits[0], &lower, sizeof(lower));
-      std::memcpy(&bits[1], &upper, sizeof(upper));
-      const Bits both = bits[0] >> 16 | bits[1];
+      for (int i = 0; i < 2; ++i) asm("vpmovzxwd %1, %0" : "=v"(bits[i]) : "v"(halves[i]));
+      const Bits both = bits[0] | bits[1] << 16;
       std::memcpy(pairs, &both, sizeof(both));
     }
   }
+}
+
+/*! \brief A row of queries as pairs. */
+template <int W, typename T>
+DNNL_INLINE void RoundQuery(const T* query, int64_t width, Pair* pairs) {
+  auto* dst = reinterpret_cast<uint16_t*>(pairs);
+  if constexpr (std::is_same_v<T, uint16_t>) {
+    std::memcpy(dst, query, width * sizeof(T));
+  } else {
+    RoundRow<W>(query, width, dst);
+  }
+}
+
+/*! \brief packed[width / 2, kAttentionKeys]: the transposed pairs of keys, as Pack. */
+template <int W>
+DNNL_INLINE void PackPairs(const uint16_t* key, int64_t stride, int64_t count, int64_t width,
+                           Pair* packed) {
+  // A pair has the size of a float, and is moved as one.
+  Pack<W>(reinterpret_cast<const float*>(key), stride / 2, count, width / 2,
+          reinterpret_cast<float*>(packed));
 }
 
 /*! \brief The products of a task, of numbers that are rounded to bfloat16. */
 template <int W, typename T>
 class PairProducts {
  public:
+  static constexpr int64_t kKeys = 64;
+
   PairProducts(const AttentionShape& shape, float* workspace)
       : shape_(shape),
         query_(reinterpret_cast<Pair*>(workspace)),
@@ -136,37 +163,33 @@ class PairProducts {
   }
 
   DNNL_INLINE void SetQuery(int64_t row, const T* query) {
-    auto* dst = reinterpret_cast<uint16_t*>(query_ + row * shape_.width / 2);
-    if constexpr (std::is_same_v<T, uint16_t>) {
-      std::memcpy(dst, query, shape_.width * sizeof(T));
-    } else {
-      RoundRow<W>(query, shape_.width, dst);
-    }
+    RoundQuery<W>(query, shape_.width, query_ + row * shape_.width / 2);
   }
 
   // The scale is that of the scores, which are not rounded.
+  DNNL_INLINE float ScoreScale() const { return shape_.scale; }
+
   DNNL_INLINE void Score(int64_t rows, const float*, const T* key, int64_t count, float* scores) {
     const int64_t pairs = shape_.width / 2;
     int64_t stride = shape_.key[2];
     const uint16_t* rounded = RoundedRows<W>(key, &stride, count, shape_.width, rounded_);
-    // A pair has the size of a float, and is moved as one.
-    Pack<W>(reinterpret_cast<const float*>(rounded), stride / 2, count, pairs,
-            reinterpret_cast<float*>(key_));
-    std::fill(scores, scores + rows * kAttentionKeys, 0.f);
-    Multiply<W>(rows, (count + W - 1) / W * W, query_, pairs, key_, kAttentionKeys, pairs, scores,
-                kAttentionKeys);
-    for (int64_t i = 0; i < rows * kAttentionKeys; ++i) scores[i] *= shape_.scale;
+    PackPairs<W>(rounded, stride, count, shape_.width, key_);
+    Multiply<W, false>(rows, (count + W - 1) / W * W, query_, pairs, key_, kAttentionKeys, pairs,
+                       scores, kAttentionKeys);
   }
 
-  DNNL_INLINE void AddValues(int64_t rows, const float* weights, const T* value, int64_t count,
+  DNNL_INLINE void SetWeights(int64_t row, int64_t key, Floats<W> weights, float*) {
+    StoreRounded<W>(weights, reinterpret_cast<uint16_t*>(weights_) + row * kAttentionKeys + key);
+  }
+
+  DNNL_INLINE void AddValues(int64_t rows, const float*, const T* value, int64_t count,
                              float* sums) {
     const int64_t columns = shape_.value_width;
     int64_t stride = shape_.value[2];
     const uint16_t* rounded = RoundedRows<W>(value, &stride, count, columns, rounded_);
     PairRows<W>(rounded, stride, count, columns, value_);
-    RoundRow<W>(weights, rows * kAttentionKeys, reinterpret_cast<uint16_t*>(weights_));
-    Multiply<W>(rows, columns, weights_, kAttentionKeys / 2, value_, columns, (count + 1) / 2, sums,
-                columns);
+    Multiply<W, true>(rows, columns, weights_, kAttentionKeys / 2, value_, columns, (count + 1) / 2,
+                      sums, columns);
   }
 
  private:

@@ -45,9 +45,14 @@ struct AttentionTask {
 /*! \brief All tasks: of each batch, head of keys, block of rows and part of the keys. */
 class AttentionTasks {
  public:
-  AttentionTasks(const AttentionShape& shape, int64_t threads)
-      : shape_(shape), blocks_((shape.rows() + kAttentionRows - 1) / kAttentionRows) {
-    const int64_t tasks = shape.batch * shape.kv_heads * blocks_;
+  AttentionTasks(const AttentionShape& shape, int64_t threads) : shape_(shape) {
+    // A block of fewer rows packs the keys for less, so that is for idle threads only.
+    constexpr int64_t kFewRows = 64;
+    const int64_t heads = shape.batch * shape.kv_heads, rows = shape.rows();
+    const auto blocks_of = [rows](int64_t size) { return (rows + size - 1) / size; };
+    const int64_t busy = (2 * threads + heads - 1) / std::max<int64_t>(1, heads);
+    blocks_ = std::clamp(busy, blocks_of(kAttentionRows), blocks_of(kFewRows));
+    const int64_t tasks = heads * blocks_;
     // Of more blocks of rows, the last ones may see all keys, and the first ones few.
     const bool is_even = blocks_ == 1 && tasks < 4 * threads;
     const int64_t wanted =
@@ -103,15 +108,15 @@ struct RowIndices {
   }
 };
 
-/*! \brief Add `count` elements of a mask, which are `stride` (0 or 1) apart. */
+/*! \brief scores = scores * scale + mask, whose `count` elements are `stride` (0 or 1) apart. */
 template <int W, typename M>
-DNNL_INLINE void AddMask(const M* mask, int64_t stride, int64_t count, float* scores) {
+DNNL_INLINE void AddMask(const M* mask, int64_t stride, int64_t count, float scale, float* scores) {
   const Floats<W> same = Filled<W>(Load<1>(mask)[0]);
   for (int64_t j = 0; j < count; j += W) {
     const Floats<W> own = stride == 0      ? same
                           : j + W <= count ? Load<W>(mask + j)
                                            : LoadSome<W>(mask + j, count - j);
-    Store<W>(Load<W>(scores + j) + own, scores + j);
+    Store<W>(Load<W>(scores + j) * scale + own, scores + j);
   }
 }
 
@@ -123,15 +128,16 @@ DNNL_INLINE int64_t MaskOffset(const AttentionShape& shape, int mask,
   return offset;
 }
 
-/*! \brief Add a mask to a block of scores of a row, whose indices are `at`. */
+/*! \brief Add a mask to a block of scaled scores of a row, whose indices are `at`. */
 template <int W, typename T>
 DNNL_INLINE void AddMaskOfRow(const AttentionShape& shape, const AttentionData<T>& data, int mask,
-                              const std::array<int64_t, 4>& at, int64_t count, float* scores) {
+                              const std::array<int64_t, 4>& at, int64_t count, float scale,
+                              float* scores) {
   const int64_t offset = MaskOffset(shape, mask, at), stride = shape.masks[mask][3];
   if (data.mask_is_float[mask]) {
-    AddMask<W>(static_cast<const float*>(data.masks[mask]) + offset, stride, count, scores);
+    AddMask<W>(static_cast<const float*>(data.masks[mask]) + offset, stride, count, scale, scores);
   } else {
-    AddMask<W>(static_cast<const T*>(data.masks[mask]) + offset, stride, count, scores);
+    AddMask<W>(static_cast<const T*>(data.masks[mask]) + offset, stride, count, scale, scores);
   }
 }
 

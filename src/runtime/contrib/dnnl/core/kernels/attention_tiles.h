@@ -39,15 +39,17 @@ DNNL_INLINE Floats<W> PlusProduct(Floats<W> sum, Floats<W> row, float factor) {
 }
 
 /*!
- * \brief c[R, N * W] += a[R, count] * b[count, N * W], by `PlusProduct` of a row of b and an
- * element of a.
+ * \brief c[R, N * W] = a[R, count] * b[count, N * W], or added to it, by `PlusProduct` of a row of
+ * b and an element of a.
  */
-template <int W, int R, int N, typename A, typename T>
+template <int W, bool kAdds, int R, int N, typename A, typename T>
 DNNL_INLINE void MultiplyTile(const A* a, int64_t lda, const T* b, int64_t ldb, int64_t count,
                               float* c, int64_t ldc) {
-  Floats<W> sums[R][N];
-  for (int r = 0; r < R; ++r) {
-    for (int n = 0; n < N; ++n) sums[r][n] = Load<W>(c + r * ldc + n * W);
+  Floats<W> sums[R][N] = {};
+  if constexpr (kAdds) {
+    for (int r = 0; r < R; ++r) {
+      for (int n = 0; n < N; ++n) sums[r][n] = Load<W>(c + r * ldc + n * W);
+    }
   }
   for (int64_t k = 0; k < count; ++k, b += ldb) {
     Floats<W> row[N];
@@ -63,53 +65,57 @@ DNNL_INLINE void MultiplyTile(const A* a, int64_t lda, const T* b, int64_t ldb, 
 }
 
 /*! \brief As many columns of R rows as are multiples of W, from a column on; the next one. */
-template <int W, int R, int N, typename A, typename T>
+template <int W, bool kAdds, int R, int N, typename A, typename T>
 DNNL_INLINE int64_t MultiplyColumns(int64_t column, int64_t columns, const A* a, int64_t lda,
                                     const T* b, int64_t ldb, int64_t count, float* c, int64_t ldc) {
   for (; column + N * W <= columns; column += N * W) {
-    MultiplyTile<W, R, N>(a, lda, b + column, ldb, count, c + column, ldc);
+    MultiplyTile<W, kAdds, R, N>(a, lda, b + column, ldb, count, c + column, ldc);
   }
   return column;
 }
 
-template <int W, int R, typename A, typename T>
+template <int W, bool kAdds, int R, typename A, typename T>
 DNNL_INLINE void MultiplyRows(int64_t columns, const A* a, int64_t lda, const T* b, int64_t ldb,
                               int64_t count, float* c, int64_t ldc) {
   constexpr int kVectors = R <= 2 ? 4 : 2;
-  int64_t at = MultiplyColumns<W, R, kVectors>(0, columns, a, lda, b, ldb, count, c, ldc);
-  at = MultiplyColumns<W, R, 1>(at, columns, a, lda, b, ldb, count, c, ldc);
+  int64_t at = MultiplyColumns<W, kAdds, R, kVectors>(0, columns, a, lda, b, ldb, count, c, ldc);
+  at = MultiplyColumns<W, kAdds, R, 1>(at, columns, a, lda, b, ldb, count, c, ldc);
+  if constexpr (W > 8 && std::is_same_v<A, float>) {
+    at = MultiplyColumns<8, kAdds, R, 1>(at, columns, a, lda, b, ldb, count, c, ldc);
+  }
   // Pairs have whole vectors.
   if constexpr (std::is_same_v<A, float>) {
     if (at == columns) return;
     for (int r = 0; r < R; ++r, a += lda, c += ldc) {
-      const int64_t rest = MultiplyColumns<4, 1, 1>(at, columns, a, lda, b, ldb, count, c, ldc);
-      MultiplyColumns<1, 1, 1>(rest, columns, a, lda, b, ldb, count, c, ldc);
+      const int64_t rest =
+          MultiplyColumns<4, kAdds, 1, 1>(at, columns, a, lda, b, ldb, count, c, ldc);
+      MultiplyColumns<1, kAdds, 1, 1>(rest, columns, a, lda, b, ldb, count, c, ldc);
     }
   }
 }
 
 /*! \brief As many rows as are multiples of R, from a row on; the next one. */
-template <int W, int R, typename A, typename T>
+template <int W, bool kAdds, int R, typename A, typename T>
 DNNL_INLINE int64_t MultiplyBlocks(int64_t row, int64_t rows, int64_t columns, const A* a,
                                    int64_t lda, const T* b, int64_t ldb, int64_t count, float* c,
                                    int64_t ldc) {
   for (; row + R <= rows; row += R) {
-    MultiplyRows<W, R>(columns, a + row * lda, lda, b, ldb, count, c + row * ldc, ldc);
+    MultiplyRows<W, kAdds, R>(columns, a + row * lda, lda, b, ldb, count, c + row * ldc, ldc);
   }
   return row;
 }
 
-/*! \brief c[rows, columns] += a[rows, count] * b[count, columns]. */
-template <int W, typename A, typename T>
+/*! \brief c[rows, columns] = a[rows, count] * b[count, columns], or added to it. */
+template <int W, bool kAdds, typename A, typename T>
 DNNL_INLINE void Multiply(int64_t rows, int64_t columns, const A* a, int64_t lda, const T* b,
                           int64_t ldb, int64_t count, float* c, int64_t ldc) {
   // So many rows of sums, two vectors each, fit into the registers.
   constexpr int kTile = W == 16 ? 8 : 4;
   int64_t row = 0;
-  row = MultiplyBlocks<W, kTile>(row, rows, columns, a, lda, b, ldb, count, c, ldc);
-  row = MultiplyBlocks<W, 4>(row, rows, columns, a, lda, b, ldb, count, c, ldc);
-  row = MultiplyBlocks<W, 2>(row, rows, columns, a, lda, b, ldb, count, c, ldc);
-  MultiplyBlocks<W, 1>(row, rows, columns, a, lda, b, ldb, count, c, ldc);
+  row = MultiplyBlocks<W, kAdds, kTile>(row, rows, columns, a, lda, b, ldb, count, c, ldc);
+  row = MultiplyBlocks<W, kAdds, 4>(row, rows, columns, a, lda, b, ldb, count, c, ldc);
+  row = MultiplyBlocks<W, kAdds, 2>(row, rows, columns, a, lda, b, ldb, count, c, ldc);
+  MultiplyBlocks<W, kAdds, 1>(row, rows, columns, a, lda, b, ldb, count, c, ldc);
 }
 
 /*! \brief packed[W, kAttentionKeys] = key[W, W]^T, in registers. */
@@ -159,7 +165,7 @@ DNNL_INLINE void Dots(int64_t rows, const float* query, const T* key, int64_t st
           sums[t] += own * LoadSome<W>(tile + t * stride + full, width - full);
         }
       }
-      Store<W>(Sums<W>(sums), scores + r * kAttentionKeys + j);
+      Store<W>(ReduceLanes<W, Sum>(sums), scores + r * kAttentionKeys + j);
     }
   }
   for (; j < count; ++j) {
@@ -185,6 +191,9 @@ constexpr int64_t kPackedRows = 6;
 template <int W, typename T>
 class FloatProducts {
  public:
+  /*! \brief Keys of a block: scores of so many stay in the nearest cache with the operands. */
+  static constexpr int64_t kKeys = 64;
+
   FloatProducts(const AttentionShape& shape, float* workspace)
       : shape_(shape), packed_(workspace) {}
 
@@ -194,6 +203,9 @@ class FloatProducts {
   /*! \brief Set a row of queries, before they are scaled. */
   DNNL_INLINE void SetQuery(int64_t, const T*) {}
 
+  /*! \brief What the scores are still to be multiplied by. */
+  DNNL_INLINE float ScoreScale() const { return 1.f; }
+
   /*! \brief scores[rows, kAttentionKeys] = query[rows, width] * key[count, width]^T. */
   DNNL_INLINE void Score(int64_t rows, const float* scaled_query, const T* key, int64_t count,
                          float* scores) {
@@ -202,16 +214,20 @@ class FloatProducts {
       return Dots<W>(rows, scaled_query, key, stride, count, width, scores);
     }
     Pack<W>(key, stride, count, width, packed_);
-    std::fill(scores, scores + rows * kAttentionKeys, 0.f);
-    Multiply<W>(rows, (count + W - 1) / W * W, scaled_query, width, packed_, kAttentionKeys, width,
-                scores, kAttentionKeys);
+    Multiply<W, false>(rows, (count + W - 1) / W * W, scaled_query, width, packed_, kAttentionKeys,
+                       width, scores, kAttentionKeys);
+  }
+
+  /*! \brief Set what replaces scores. */
+  DNNL_INLINE void SetWeights(int64_t row, int64_t key, Floats<W> weights, float* scores) {
+    Store<W>(weights, scores + row * kAttentionKeys + key);
   }
 
   /*! \brief sums[rows, value_width] += weights[rows, count] * value[count, value_width]. */
   DNNL_INLINE void AddValues(int64_t rows, const float* weights, const T* value, int64_t count,
                              float* sums) {
-    Multiply<W>(rows, shape_.value_width, weights, kAttentionKeys, value, shape_.value[2], count,
-                sums, shape_.value_width);
+    Multiply<W, true>(rows, shape_.value_width, weights, kAttentionKeys, value, shape_.value[2],
+                      count, sums, shape_.value_width);
   }
 
  private:

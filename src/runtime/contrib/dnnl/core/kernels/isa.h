@@ -36,7 +36,7 @@ namespace tvm::runtime::contrib::dnnl_backend {
 #endif
 
 /*! \brief AVX2 is that with FMA; AVX-512 is that of servers, with BW, DQ and VL. */
-enum class ISA { kAVX2, kAVX512, kAVX512VNNI, kAVX512BF16 };
+enum class ISA { kAVX2, kAVX512, kAVX512VNNI, kAVX512BF16, kAMX };
 
 /*! \brief Whether this CPU has the instructions, and ONEDNN_MAX_CPU_ISA allows them. */
 bool HasISA(ISA wanted);

@@ -60,32 +60,14 @@ DNNL_INLINE float LargestOfRow(const float* row, int64_t count) {
   for (; i + kVectors * W <= count; i += kVectors * W) {
     DNNL_UNROLL
     for (int k = 0; k < kVectors; ++k) {
-      largest[k] = Larger<W>(Load<W>(row + i + k * W), largest[k]);
+      largest[k] = Largest::Of<W>(Load<W>(row + i + k * W), largest[k]);
     }
   }
   for (; i < count; i += W) {
-    largest[0] = Larger<W>(LoadRest<W>(row + i, std::min<int64_t>(W, count - i)), largest[0]);
+    largest[0] = Largest::Of<W>(LoadRest<W>(row + i, std::min<int64_t>(W, count - i)), largest[0]);
   }
-  return LargestOf<W>(
-      Larger<W>(Larger<W>(largest[0], largest[1]), Larger<W>(largest[2], largest[3])));
-}
-
-/*!
- * \brief exp(x) of x that is zero, less, or NaN, within 4e-7, relatively; exp(-87) below -87.
- *
- * In a sum with exp(0) that is as good as zero. As results are normal numbers, 2^n is one factor.
- */
-template <int W>
-DNNL_INLINE Floats<W> ExpForSum(const Floats<W>& argument) {
-  using Bits = typename VectorTypes<W>::Bits;
-  constexpr float kLowest = -87.f;
-  // The argument if it is NaN.
-  const auto [factor, bits] = SplitExp<W>(argument < kLowest ? Filled<W>(kLowest) : argument);
-  // Without a sign, as the bits of a NaN may be the largest integer.
-  const Bits exponent = (__builtin_convertvector(bits, Bits) + 127) << 23;
-  Floats<W> power;
-  std::memcpy(&power, &exponent, sizeof(power));
-  return factor * power;
+  return LargestOf<W>(Largest::Of<W>(Largest::Of<W>(largest[0], largest[1]),
+                                     Largest::Of<W>(largest[2], largest[3])));
 }
 
 /*! \brief The sum of exp(row[i] - largest). */
@@ -101,14 +83,14 @@ DNNL_INLINE double SumOfExponentials(const float* row, int64_t count, float larg
     for (; i + kVectors * W <= end; i += kVectors * W) {
       DNNL_UNROLL
       for (int k = 0; k < kVectors; ++k) {
-        sums[k] += ExpForSum<W>(Load<W>(row + i + k * W) - largest);
+        sums[k] += ExpOfNegative<W>(Load<W>(row + i + k * W) - largest);
       }
     }
     total += SumOf<W>((sums[0] + sums[1]) + (sums[2] + sums[3]));
   }
   for (; i < count; i += W) {
     const Floats<W> rest = LoadRest<W>(row + i, std::min<int64_t>(W, count - i));
-    total += SumOf<W>(ExpForSum<W>(rest - largest));
+    total += SumOf<W>(ExpOfNegative<W>(rest - largest));
   }
   return total;
 }

@@ -94,6 +94,18 @@ DNNL_INLINE uint16_t ToBFloat16(float value) {
   return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
+/*! \brief Store a vector as numbers in bfloat16, rounded as by ToBFloat16. */
+template <int W>
+DNNL_INLINE void Store(Floats<W> vector, uint16_t* dst) {
+  using Types = VectorTypes<W>;
+  typename Types::Bits bits;
+  std::memcpy(&bits, &vector, sizeof(bits));
+  const typename Types::Bits nearest = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+  const typename Types::Bits rounded = vector == vector ? nearest : bits >> 16 | 64;
+  const auto halves = __builtin_convertvector(rounded, typename Types::Halves);
+  std::memcpy(dst, &halves, sizeof(halves));
+}
+
 /*! \brief Lanes of two vectors by number: those of `b` come after those of `a`. */
 template <int W, int... kLanes>
 DNNL_INLINE Floats<W> Lanes(Floats<W> a, Floats<W> b, std::integer_sequence<int, kLanes...>) {
@@ -123,20 +135,35 @@ struct HalfOfGroups {
   }
 };
 
-/*! \brief The sum of the lanes of each of W vectors, as one vector. */
-template <int W, int kGroup = W>
-DNNL_INLINE Floats<W> Sums(Floats<W>* vectors) {
+/*! \brief Reduce the lanes of each of W vectors by a function of two; the results as one vector. */
+template <int W, typename Function, int kGroup = W>
+DNNL_INLINE Floats<W> ReduceLanes(Floats<W>* vectors) {
   if constexpr (kGroup == 1) {
     return vectors[0];
   } else {
     for (int i = 0; i < kGroup / 2; ++i) {
       const Floats<W> a = vectors[2 * i], b = vectors[2 * i + 1];
-      vectors[i] = LanesAt<W, HalfOfGroups<W, kGroup, false>>(a, b) +
-                   LanesAt<W, HalfOfGroups<W, kGroup, true>>(a, b);
+      vectors[i] = Function::template Of<W>(LanesAt<W, HalfOfGroups<W, kGroup, false>>(a, b),
+                                            LanesAt<W, HalfOfGroups<W, kGroup, true>>(a, b));
     }
-    return Sums<W, kGroup / 2>(vectors);
+    return ReduceLanes<W, Function, kGroup / 2>(vectors);
   }
 }
+
+struct Sum {
+  template <int W>
+  static DNNL_INLINE Floats<W> Of(Floats<W> a, Floats<W> b) {
+    return a + b;
+  }
+};
+
+/*! \brief The larger lanes; those of `b` where one is NaN. */
+struct Largest {
+  template <int W>
+  static DNNL_INLINE Floats<W> Of(Floats<W> a, Floats<W> b) {
+    return a > b ? a : b;
+  }
+};
 
 /*! \brief Exchange blocks of lanes between two vectors. */
 template <int W, int kStep, bool kUpper>
@@ -177,18 +204,12 @@ DNNL_INLINE float SumOf(Floats<W> vector) {
   }
 }
 
-/*! \brief The larger lanes; those of `b` where one is NaN. */
-template <int W>
-DNNL_INLINE Floats<W> Larger(Floats<W> a, Floats<W> b) {
-  return a > b ? a : b;
-}
-
 /*! \brief The largest lane; there must be no NaN. */
 template <int W, int kStep = W / 2>
 DNNL_INLINE float LargestOf(Floats<W> vector) {
   if constexpr (kStep > 0) {
     const Floats<W> rotated = LanesAt<W, RotatedLanes<W, kStep>>(vector, vector);
-    return LargestOf<W, kStep / 2>(Larger<W>(vector, rotated));
+    return LargestOf<W, kStep / 2>(Largest::Of<W>(vector, rotated));
   } else {
     return vector[0];
   }
@@ -229,6 +250,20 @@ DNNL_INLINE Floats<W> Exp(const Floats<W>& argument) {
   std::memcpy(&factors[0], &first, sizeof(first));
   std::memcpy(&factors[1], &second, sizeof(second));
   return factor * factors[0] * factors[1];
+}
+
+/*! \brief exp(x) of x <= 0 within 4e-7, relatively; 0 below -87, where it is less than normal
+ * numbers are; NaN stays. */
+template <int W>
+DNNL_INLINE Floats<W> ExpOfNegative(const Floats<W>& x) {
+  using Bits = typename VectorTypes<W>::Bits;
+  const auto [factor, bits] = SplitExp<W>(x);
+  // Without a sign, as the bits of a NaN may be the largest integer.
+  const Bits exponent = (__builtin_convertvector(bits, Bits) + 127) << 23;
+  Floats<W> power;
+  std::memcpy(&power, &exponent, sizeof(power));
+  const Floats<W> result = factor * power;
+  return x < -87.f ? Filled<W>(0.f) : result;
 }
 
 }  // namespace tvm::runtime::contrib::dnnl_backend

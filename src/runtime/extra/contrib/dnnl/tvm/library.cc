@@ -31,6 +31,7 @@
 #include <string>
 
 #include "../../../../contrib/dnnl/core/exec/threads.h"
+#include "../../../../contrib/dnnl/core/kernels/isa.h"
 #include "../../../../contrib/dnnl/core/op_table.h"
 #include "errors.h"
 
@@ -41,6 +42,7 @@ TVM_FFI_STATIC_INIT_BLOCK() {
       .def("runtime.contrib.dnnl.version", []() { return ffi::String(LibraryVersion()); })
       .def("runtime.contrib.dnnl.computes",
            [](DLDataType dtype) { return WithFFIErrors([&]() { return Computes(dtype); }); })
+      .def("runtime.contrib.dnnl.has_amx", []() { return HasISA(ISA::kAMX); })
       .def("runtime.contrib.dnnl.prefers_bfloat16", PrefersBfloat16)
       .def("runtime.contrib.dnnl.set_num_threads",
            [](int num_threads) { WithFFIErrors([&]() { SetNumThreads(num_threads); }); })

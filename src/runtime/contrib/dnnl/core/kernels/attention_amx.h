@@ -1,0 +1,206 @@
+/*
+ * Licensed to the Apache Software Foundation (ASF) under one
+ * or more contributor license agreements.  See the NOTICE file
+ * distributed with this work for additional information
+ * regarding copyright ownership.  The ASF licenses this file
+ * to you under the Apache License, Version 2.0 (the
+ * "License"); you may not use this file except in compliance
+ * with the License.  You may obtain a copy of the License at
+ *
+ *   http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing,
+ * software distributed under the License is distributed on an
+ * "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+ * KIND, either express or implied.  See the License for the
+ * specific language governing permissions and limitations
+ * under the License.
+ */
+
+/*!
+ * \file src/runtime/contrib/dnnl/core/kernels/attention_amx.h
+ * \brief Matrix products of blocks in bfloat16, in the tile registers of AMX. To be included after
+ *        attention_pairs.h.
+ */
+#ifndef TVM_RUNTIME_CONTRIB_DNNL_CORE_KERNELS_ATTENTION_AMX_H_
+#define TVM_RUNTIME_CONTRIB_DNNL_CORE_KERNELS_ATTENTION_AMX_H_
+
+#include <algorithm>
+#include <cstdint>
+
+#include "attention.h"
+#include "attention_pairs.h"
+#include "vectors.h"
+
+namespace tvm::runtime::contrib::dnnl_backend {
+
+#if DNNL_HAS_PAIRS
+
+/*! \brief Rows of a tile, which are 64 bytes each: 16 floats or pairs. */
+constexpr int64_t kTileRows = 16;
+
+/*! \brief Tile registers of 16 rows each, while this exists. */
+class TileRegisters {
+ public:
+  DNNL_INLINE TileRegisters() {
+    struct alignas(64) {
+      uint8_t palette = 1, start_row = 0, reserved[14] = {};
+      uint16_t columns[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+      uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+    } config;
+    asm volatile("ldtilecfg %0" ::"m"(config));
+  }
+  DNNL_INLINE ~TileRegisters() { asm volatile("tilerelease" ::); }
+  TileRegisters(const TileRegisters&) = delete;
+  TileRegisters& operator=(const TileRegisters&) = delete;
+};
+
+/*! \brief Load a register; rows are so many elements apart. */
+template <int kTile, typename T>
+DNNL_INLINE void LoadTile(const T* rows, int64_t stride) {
+  const auto bytes = static_cast<int64_t>(stride * sizeof(T));
+  asm volatile("tileloadd (%0,%1,1), %%tmm%c2" ::"r"(rows), "r"(bytes), "i"(kTile) : "memory");
+}
+
+template <int kTile>
+DNNL_INLINE void StoreTile(float* rows, int64_t stride) {
+  const auto bytes = static_cast<int64_t>(stride * sizeof(float));
+  asm volatile("tilestored %%tmm%c2, (%0,%1,1)" ::"r"(rows), "r"(bytes), "i"(kTile) : "memory");
+}
+
+/*! \brief Add to a register the product of two others: rows of pairs, and columns of pairs. */
+template <int kSum, int kLeft, int kRight>
+DNNL_INLINE void AddTileProduct() {
+  asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(kSum), "i"(kLeft), "i"(kRight));
+}
+
+/*! \brief c[32, N * 16] = a[32, pairs] * b[pairs, N * 16], or added to it, for N of 1 or 2. */
+template <int N, bool kAdds>
+DNNL_INLINE void MultiplyTiles(const Pair* a, int64_t lda, const Pair* b, int64_t ldb,
+                               int64_t pairs, float* c, int64_t ldc) {
+  float* below = c + kTileRows * ldc;
+  if constexpr (kAdds) {
+    LoadTile<0>(c, ldc);
+    LoadTile<1>(below, ldc);
+    if constexpr (N > 1) LoadTile<2>(c + kTileRows, ldc);
+    if constexpr (N > 1) LoadTile<3>(below + kTileRows, ldc);
+  } else {
+    asm volatile("tilezero %%tmm0\n\ttilezero %%tmm1\n\ttilezero %%tmm2\n\ttilezero %%tmm3" ::);
+  }
+  for (int64_t k = 0; k < pairs; k += kTileRows, a += kTileRows, b += kTileRows * ldb) {
+    LoadTile<4>(a, lda);
+    LoadTile<6>(b, ldb);
+    AddTileProduct<0, 4, 6>();
+    LoadTile<5>(a + kTileRows * lda, lda);
+    AddTileProduct<1, 5, 6>();
+    if constexpr (N > 1) {
+      LoadTile<7>(b + kTileRows, ldb);
+      AddTileProduct<2, 4, 7>();
+      AddTileProduct<3, 5, 7>();
+    }
+  }
+  StoreTile<0>(c, ldc);
+  StoreTile<1>(below, ldc);
+  if constexpr (N > 1) StoreTile<2>(c + kTileRows, ldc);
+  if constexpr (N > 1) StoreTile<3>(below + kTileRows, ldc);
+}
+
+/*! \brief As MultiplyTiles, for multiples of 32 rows, 16 columns and 16 pairs. */
+template <bool kAdds>
+DNNL_INLINE void MultiplyByTiles(int64_t rows, int64_t columns, const Pair* a, int64_t lda,
+                                 const Pair* b, int64_t ldb, int64_t pairs, float* c, int64_t ldc) {
+  for (int64_t n = 0; n < columns; n += 2 * kTileRows) {
+    for (int64_t r = 0; r < rows; r += 2 * kTileRows) {
+      if (n + kTileRows < columns) {
+        MultiplyTiles<2, kAdds>(a + r * lda, lda, b + n, ldb, pairs, c + r * ldc + n, ldc);
+      } else {
+        MultiplyTiles<1, kAdds>(a + r * lda, lda, b + n, ldb, pairs, c + r * ldc + n, ldc);
+      }
+    }
+  }
+}
+
+/*! \brief The products of a task, of numbers that are rounded to bfloat16, by AMX. */
+template <int W, typename T>
+class AMXProducts {
+ public:
+  /*! \brief With more keys, sums are loaded into tiles and stored fewer times. */
+  static constexpr int64_t kKeys = 128;
+
+  AMXProducts(const AttentionShape& shape, float* workspace)
+      : shape_(shape),
+        query_(reinterpret_cast<Pair*>(workspace)),
+        key_(query_ + kAttentionRows * Pairs(shape.width)),
+        weights_(key_ + kAttentionKeys * Pairs(shape.width)),
+        value_(weights_ + kAttentionRows * kAttentionKeys / 2),
+        rounded_(reinterpret_cast<uint16_t*>(value_ + kAttentionKeys / 2 * shape.value_width)) {
+    // Of the pairs after the last one only.
+    const int64_t pairs = shape.width / 2, all = Pairs(shape.width);
+    for (int64_t row = 0; row < kAttentionRows && pairs < all; ++row) {
+      std::fill(query_ + row * all + pairs, query_ + (row + 1) * all, Pair{0});
+    }
+    std::fill(key_ + pairs * kAttentionKeys, key_ + all * kAttentionKeys, Pair{0});
+  }
+
+  static int64_t Size(int64_t width, int64_t value_width) {
+    return (kAttentionRows + kAttentionKeys) * Pairs(width) + kAttentionRows * kAttentionKeys / 2 +
+           kAttentionKeys / 2 * value_width + kAttentionKeys * std::max(width, value_width) / 2;
+  }
+
+  /*! \brief Whether rows are whole pairs, and columns whole tiles. */
+  static bool Fits(const AttentionShape& shape) { return PairProducts<W, T>::Fits(shape); }
+
+  DNNL_INLINE void SetQuery(int64_t row, const T* query) {
+    RoundQuery<W>(query, shape_.width, query_ + row * Pairs(shape_.width));
+  }
+
+  // The scale is that of the scores, which are not rounded.
+  DNNL_INLINE float ScoreScale() const { return shape_.scale; }
+
+  DNNL_INLINE void Score(int64_t rows, const float*, const T* key, int64_t count, float* scores) {
+    int64_t stride = shape_.key[2];
+    const uint16_t* rounded = RoundedRows<W>(key, &stride, count, shape_.width, rounded_);
+    PackPairs<W>(rounded, stride, count, shape_.width, key_);
+    const int64_t pairs = Pairs(shape_.width);
+    MultiplyByTiles<false>(rows, WholeTiles(count), query_, pairs, key_, kAttentionKeys, pairs,
+                           scores, kAttentionKeys);
+  }
+
+  DNNL_INLINE void SetWeights(int64_t row, int64_t key, Floats<W> weights, float*) {
+    StoreRounded<W>(weights, reinterpret_cast<uint16_t*>(weights_) + row * kAttentionKeys + key);
+  }
+
+  DNNL_INLINE void AddValues(int64_t rows, const float*, const T* value, int64_t count,
+                             float* sums) {
+    const int64_t columns = shape_.value_width, pairs = (count + 1) / 2, all = WholeTiles(pairs);
+    int64_t stride = shape_.value[2];
+    const uint16_t* rounded = RoundedRows<W>(value, &stride, count, columns, rounded_);
+    PairRows<W>(rounded, stride, count, columns, value_);
+    std::fill(value_ + pairs * columns, value_ + all * columns, Pair{0});
+    if (const int64_t stored = WholeTiles(count) / 2; stored < all) {
+      for (int64_t row = 0; row < rows; ++row) {
+        std::fill_n(weights_ + row * kAttentionKeys / 2 + stored, all - stored, Pair{0});
+      }
+    }
+    MultiplyByTiles<true>(rows, columns, weights_, kAttentionKeys / 2, value_, columns, all, sums,
+                          columns);
+  }
+
+ private:
+  static int64_t WholeTiles(int64_t count) {
+    return (count + kTileRows - 1) / kTileRows * kTileRows;
+  }
+  /*! \brief Pairs of so many numbers, in whole tiles. */
+  static int64_t Pairs(int64_t count) { return WholeTiles((count + 1) / 2); }
+
+  const AttentionShape& shape_;
+  Pair *query_, *key_, *weights_, *value_;
+  uint16_t* rounded_;
+  TileRegisters registers_;
+};
+
+#endif  // DNNL_HAS_PAIRS
+
+}  // namespace tvm::runtime::contrib::dnnl_backend
+
+#endif  // TVM_RUNTIME_CONTRIB_DNNL_CORE_KERNELS_ATTENTION_AMX_H_
