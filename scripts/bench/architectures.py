@@ -156,8 +156,9 @@ def built(name):
         return torch.randint(4, 30, (BATCH, LENGTH))
 
     def mask():
-        """The last tokens of the second text are padding."""
-        return (torch.arange(LENGTH) < torch.tensor([[LENGTH], [LENGTH - 4]])).long()
+        """The last tokens of all texts but the first are padding."""
+        kept = torch.tensor([LENGTH] + [LENGTH - 4] * (BATCH - 1))
+        return (torch.arange(LENGTH) < kept[:, None]).long()
 
     def image():
         side = getattr(vision, "image_size", None) or IMAGE

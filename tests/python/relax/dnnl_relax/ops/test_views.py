@@ -178,12 +178,42 @@ def test_ones_among_open_dimensions(name):
         np.testing.assert_array_equal(*(run(each, x)[0] for each in (compiled(partitioned), mod)))
 
 
+def _heads(b, x):
+    """Join the batch with the heads, as a matmul of three dimensions reads them, and split it."""
+    n, heads, rows, columns = x.ty.shape
+    y = b.emit(op.nn.relu(b.emit(op.reshape(x, [n * heads, rows, columns]))))
+    return op.exp(b.emit(op.reshape(y, [n, heads, rows, columns])))
+
+
+@pytest.mark.parametrize("shape", [("n", 4, "l", 6), ("n", 4, "l", "l")], ids=str)
+def test_heads_joined_with_an_open_batch(shape):
+    mod = module(_heads, var("x", *shape))
+    partitioned = tvm_dnnl.partition_for_dnnl(mod, prune=False)
+    assert composites(partitioned) == {"dnnl.reshape": 2, "dnnl.relu": 1, "dnnl.exp": 1}
+    for sizes in ({"n": 2, "l": 3}, {"n": 5, "l": 1}):
+        x = rand(*(sizes.get(size, size) for size in shape))
+        got, want = (run(each, x)[0] for each in (compiled(partitioned), mod))
+        np.testing.assert_allclose(got, want, rtol=1e-5)
+
+
 @pytest.mark.parametrize("axes", [[0, 2], [1, 3]])
 def test_ones_at_several_places(axes):
-    """One op of the table puts them in at one place."""
+    """Each is split off the dimension that follows."""
     mod = module(lambda b, x: op.nn.relu(b.emit(op.expand_dims(x, axes))), var("x", "n", "l", "m"))
-    partitioned = check(mod, {"dnnl.relu": 1}, rand(2, 3, 4))
-    (text,) = tvm_dnnl.offload_report(partitioned).reasons["expand_dims"]
+    check(mod, {"dnnl.reshape": 1, "dnnl.relu": 1}, rand(2, 3, 4))
+
+
+def test_two_open_dimensions_of_one():
+    """Their sizes are not those of the data."""
+
+    def build(b, x):
+        n, length, size = x.ty.shape
+        joined = b.emit(op.nn.relu(b.emit(op.reshape(x, [n * length, size]))))
+        return op.reshape(joined, [n, length, size])
+
+    mod = module(build, var("x", "n", "l", 8))
+    partitioned = check(mod, {"dnnl.reshape": 1, "dnnl.relu": 1}, rand(2, 3, 8))
+    (text,) = tvm_dnnl.offload_report(partitioned).reasons["reshape"]
     assert "more than one open dimension" in text
 
 

@@ -80,6 +80,23 @@ def test_open_bert():
     assert figures[0] == (63 if is_4() else 65) and figures[2] == 1
 
 
+@pytest.mark.parametrize("kind", ["Bloom", "Deberta"])
+def test_open_joined_heads(kind):
+    """These join the batch with the heads."""
+    sizes = dict(vocab_size=100, hidden_size=64, intermediate_size=128, num_hidden_layers=2)
+    heads = dict(n_layer=2, n_head=4, num_attention_heads=4, max_position_embeddings=64)
+    package = transformers()
+    model = Bert()
+    model.model = getattr(package, f"{kind}Model")(
+        getattr(package, f"{kind}Config")(**sizes, **heads)
+    )
+    model.model.config.use_cache = False
+    dims = {0: export.Dim("batch", min=2, max=9), 1: export.Dim("length", min=2, max=64)}
+    calls = sentences(3, 16), sentences(2, 7), sentences(5, 30)
+    figures, _ = check(model.eval(), *calls, dynamic_shapes=(dims, dims))
+    assert figures[2] == 1
+
+
 def is_4():
     """Whether transformers is of version 4: its models have other ops."""
     return transformers().__version__.startswith("4.")
