@@ -19,11 +19,14 @@
 The set is what PyTorch tags: a new op fails here until it has calls or a reason.
 """
 
+import functools
+
 import pytest
 
 torch = pytest.importorskip("torch")
 
 import tvm_dnnl  # noqa: E402
+from tvm.contrib.onednn import cpu  # noqa: E402
 
 from dnnl_relax.torch.aten import (  # noqa: E402
     draws,
@@ -81,6 +84,19 @@ def test_each_core_op_has_calls_or_a_reason():
 @pytest.mark.parametrize("op, calls", cases())
 def test_call(op, calls):
     draws.check(op, calls, build)
+
+
+# Operands have 8 and 11 bits. Ops that are not here stay in float32 where they are alone.
+@pytest.mark.parametrize("precision, bits", [("bfloat16", 8), ("float16", 11)])
+@pytest.mark.parametrize(
+    "name", ["addmm.default", "bmm.default", "convolution.default", "mm.default"]
+)
+def test_reduced_precision(name, precision, bits):
+    if not cpu.computes(precision):
+        pytest.skip(f"{precision} needs instructions that this CPU lacks")
+    op, calls = CALLS[name]
+    reduced = functools.partial(tvm_dnnl.compile, prune=False, precision=precision)
+    draws.check(op, calls, reduced, rounding=2.0 ** (1 - bits))
 
 
 @pytest.mark.parametrize("name, i", REFUSED, ids=lambda each: str(each))
