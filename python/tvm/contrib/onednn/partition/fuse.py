@@ -78,7 +78,7 @@ class Fused:
         def is_repeated(constant: Node, node: Node) -> bool:
             """Whether it may be: the results of a vector are the same with a single row."""
             shape, own = (tensor_of(each.type).shape for each in (node, constant))
-            is_vector = max(own, default=1) == known_product(own)
+            is_vector = known_product(own) in (*own, 1)
             return None in shape or is_vector or known_product(own) < known_product(shape)
 
         return {
