@@ -87,6 +87,7 @@ _RESNET = transformers.ResNetConfig(
 )
 # Other values of a config: where these do not fit, and a backbone that needs no other package.
 OTHERS = {
+    "cvt": {"depth": [1, 2, 3]},
     "deepseek_v2": dict(num_key_value_heads=4, num_experts_per_tok=2, n_group=1, topk_group=1),
     "deepseek_v3": {"num_key_value_heads": 4},
     "deformable_detr": {"backbone_config": _RESNET},
@@ -255,6 +256,8 @@ def summary(rows):
 
 def main(args):
     """Print the table; return the exit code."""
+    if args.write and args.models:
+        raise SetupError("the table of the docs has all architectures", "--write without --models.")
     console, rows, reports = Console(), [], []
     warm_up()
     for name in options.choose("models", args.models, {each: each for each in NAMES}):

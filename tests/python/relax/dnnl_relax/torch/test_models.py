@@ -269,6 +269,20 @@ class Counter(nn.Module):
         return x + self.count
 
 
+class Ragged(nn.Module):
+    """Parts of sizes that are an input."""
+
+    def forward(self, x, sizes):
+        return torch.cat([part * 2 for part in x.split(sizes.tolist())])
+
+
+def test_refused_sizes():
+    args = torch.randn(6, 4), torch.tensor([2, 4])
+    program = export.export(Ragged().eval(), args, strict=False)
+    with pytest.raises(ValueError, match="a size depends on the values of tensors"):
+        tvm_dnnl.from_exported_program(program)
+
+
 def test_refused():
     """What TVM's importer would read as something else."""
     x = torch.randn(2, 3, 4, 4)

@@ -21,6 +21,7 @@ from __future__ import annotations
 import torch
 import tvm
 from torch.export.graph_signature import ConstantArgument, OutputKind
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from tvm.relax.frontend import torch as frontend
 
 from . import (
@@ -51,7 +52,11 @@ _USER = OutputKind.USER_OUTPUT, OutputKind.LOSS_OUTPUT
 
 def import_program(program: torch.export.ExportedProgram) -> tvm.IRModule:
     """Import a program. See :py:func:`tvm.relax.backend.contrib.dnnl.from_exported_program`."""
-    return translated(*prepared(program))
+    try:
+        return translated(*prepared(program))
+    except GuardOnDataDependentSymNode as error:
+        reason = str(error).splitlines()[0]
+        raise ValueError(f"a size depends on the values of tensors: {reason}") from error
 
 
 def prepared(program) -> tuple[torch.export.ExportedProgram, dict]:
