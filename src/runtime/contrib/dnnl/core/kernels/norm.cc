@@ -158,7 +158,7 @@ template <typename T, typename Result, typename Normalize>
 void NormalizeMatrix(const NormRows& norm, const void* src, const float* gamma, const float* beta,
                      void* dst, const Normalize& normalize) {
   // A thread is worth some 10 us.
-  const int64_t grain = std::max<int64_t>(1, 32768 / norm.columns);
+  const int64_t grain = std::max<int64_t>(1, 8192 / norm.columns);
   const int64_t factors = norm.columns / norm.shared;
   const auto* from = static_cast<const T*>(src);
   auto* to = static_cast<Result*>(dst);
