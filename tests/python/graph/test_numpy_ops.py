@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Numpy definitions of ops, at what oneDNN does not compute; the nets compare them with the rest."""
+"""Numpy definitions of ops, where oneDNN computes nothing; the nets compare them elsewhere."""
 
 from types import SimpleNamespace
 
