@@ -29,7 +29,8 @@ def test_coverage_says_which_pass_runs(own_model, tmp_path, monkeypatch, capsys)
     notes = []
     monkeypatch.setattr(Console, "note", lambda self, text, *_: notes.append(text))
     flags = dict.fromkeys(
-        ["write", "time", "report", "packages", "relax", "first", "by_task"], False
+        ["write", "time", "report", "packages", "relax", "first", "by_task", "architectures"],
+        False,
     )
     args = argparse.Namespace(models="", threads=1, repeat=1, **flags)
     monkeypatch.setattr(

@@ -208,8 +208,11 @@ class ReducedCalls:
     def _epilogues(self, call: Node) -> list[Node]:
         """Return the ops between a call and multiplications that only it reads, such as a bias.
 
-        Without them, the multiplications can write float32 for the call.
+        Without them, the multiplications can write float32 for the call. Of a heavy one, such as
+        an attention, they are none: it reads less of reduced precision.
         """
+        if self.rules.is_heavy(call.name):
+            return []
         epilogues = (self._epilogue(value) for value in self.read(call))
         return [each for ops in epilogues if ops is not None for each in ops]
 
@@ -218,8 +221,8 @@ class ReducedCalls:
         is_own = value.is_call and value in self.inside and len(self.readers(value)) == 1
         if not is_own or depth > _LONGEST_EPILOGUE:
             return None
-        if self.multiplies(value):
-            return []
+        if self.rules.is_heavy(value.name):
+            return [] if self.multiplies(value) else None
         below = [self._epilogue(v, depth + 1) for v in self.read(value) if not v.is_constant]
         ops = [each for part in below if part is not None for each in part]
         return [value, *ops] if below and None not in below else None
