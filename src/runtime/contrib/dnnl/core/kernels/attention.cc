@@ -296,27 +296,19 @@ DNNL_ATTENTION_CODE(AVX2, 8, DNNL_AVX2)
 DNNL_ATTENTION_CODE(AVX512, 16, DNNL_AVX512)
 
 #if DNNL_HAS_PAIRS
-template <typename T>
-__attribute__((target("avx512f,avx512bf16,avx2,fma"))) void RunPairs(const AttentionShape& shape,
-                                                                     const AttentionData<T>& data,
-                                                                     const AttentionTask& task,
-                                                                     float* workspace) {
-  RunTask<16, PairProducts>(shape, data, task, Workspace(workspace, shape));
-}
-
-template <typename T>
-__attribute__((target("avx512f,avx512bf16,avx2,fma"))) void RunAMX(const AttentionShape& shape,
-                                                                   const AttentionData<T>& data,
-                                                                   const AttentionTask& task,
-                                                                   float* workspace) {
-  RunTask<16, AMXProducts>(shape, data, task, Workspace(workspace, shape));
+template <template <int, typename> class Products, typename T>
+__attribute__((target("avx512f,avx512bf16,avx2,fma"))) void RunRounded(const AttentionShape& shape,
+                                                                       const AttentionData<T>& data,
+                                                                       const AttentionTask& task,
+                                                                       float* workspace) {
+  RunTask<16, Products>(shape, data, task, Workspace(workspace, shape));
 }
 
 /*! \brief Whether pairs are multiplied: of bfloat16, or where it is allowed. */
 template <typename T>
 bool UsesPairs(const AttentionShape& shape) {
   return (shape.allows_bfloat16 || std::is_same_v<T, uint16_t>) && shape.rows() >= kPackedRows &&
-         PairProducts<16, T>::Fits(shape);
+         RoundedProducts<16, T>::Fits(shape);
 }
 #endif
 
@@ -326,8 +318,8 @@ Code<T> OwnCode() {
       CodeForCPU<Code<T>>({RunAny<T>, JoinAny, StoreAny<T>}, {RunAVX2<T>, JoinAVX2, StoreAVX2<T>},
                           {RunAVX512<T>, JoinAVX512, StoreAVX512<T>});
 #if DNNL_HAS_PAIRS
-  if (HasISA(ISA::kAVX512BF16)) code.run_pairs = RunPairs<T>;
-  if (HasISA(ISA::kAMX)) code.run_pairs = RunAMX<T>;
+  if (HasISA(ISA::kAVX512BF16)) code.run_pairs = RunRounded<PairProducts, T>;
+  if (HasISA(ISA::kAMX)) code.run_pairs = RunRounded<AMXProducts, T>;
 #endif
   return code;
 }

@@ -122,68 +122,44 @@ DNNL_INLINE void MultiplyByTiles(int64_t rows, int64_t columns, const Pair* a, i
 
 /*! \brief The products of a task, of numbers that are rounded to bfloat16, by AMX. */
 template <int W, typename T>
-class AMXProducts {
+class AMXProducts : public RoundedProducts<W, T> {
  public:
   /*! \brief With more keys, sums are loaded into tiles and stored fewer times. */
   static constexpr int64_t kKeys = 128;
 
   AMXProducts(const AttentionShape& shape, float* workspace)
-      : shape_(shape),
-        query_(reinterpret_cast<Pair*>(workspace)),
-        key_(query_ + kAttentionRows * Pairs(shape.width)),
-        weights_(key_ + kAttentionKeys * Pairs(shape.width)),
-        value_(weights_ + kAttentionRows * kAttentionKeys / 2),
-        rounded_(reinterpret_cast<uint16_t*>(value_ + kAttentionKeys / 2 * shape.value_width)) {
+      : RoundedProducts<W, T>(shape, Pairs(shape.width), workspace) {
     // Of the pairs after the last one only.
-    const int64_t pairs = shape.width / 2, all = Pairs(shape.width);
+    const int64_t pairs = shape.width / 2, all = this->pairs_;
     for (int64_t row = 0; row < kAttentionRows && pairs < all; ++row) {
-      std::fill(query_ + row * all + pairs, query_ + (row + 1) * all, Pair{0});
+      std::fill(this->query_ + row * all + pairs, this->query_ + (row + 1) * all, Pair{0});
     }
-    std::fill(key_ + pairs * kAttentionKeys, key_ + all * kAttentionKeys, Pair{0});
+    std::fill(this->key_ + pairs * kAttentionKeys, this->key_ + all * kAttentionKeys, Pair{0});
   }
 
   static int64_t Size(int64_t width, int64_t value_width) {
-    return (kAttentionRows + kAttentionKeys) * Pairs(width) + kAttentionRows * kAttentionKeys / 2 +
-           kAttentionKeys / 2 * value_width + kAttentionKeys * std::max(width, value_width) / 2;
+    return RoundedProducts<W, T>::Size(Pairs(width), width, value_width);
   }
-
-  /*! \brief Whether rows are whole pairs, and columns whole tiles. */
-  static bool Fits(const AttentionShape& shape) { return PairProducts<W, T>::Fits(shape); }
-
-  DNNL_INLINE void SetQuery(int64_t row, const T* query) {
-    RoundQuery<W>(query, shape_.width, query_ + row * Pairs(shape_.width));
-  }
-
-  // The scale is that of the scores, which are not rounded.
-  DNNL_INLINE float ScoreScale() const { return shape_.scale; }
 
   DNNL_INLINE void Score(int64_t rows, const float*, const T* key, int64_t count, float* scores) {
-    int64_t stride = shape_.key[2];
-    const uint16_t* rounded = RoundedRows<W>(key, &stride, count, shape_.width, rounded_);
-    PackPairs<W>(rounded, stride, count, shape_.width, key_);
-    const int64_t pairs = Pairs(shape_.width);
-    MultiplyByTiles<false>(rows, WholeTiles(count), query_, pairs, key_, kAttentionKeys, pairs,
-                           scores, kAttentionKeys);
-  }
-
-  DNNL_INLINE void SetWeights(int64_t row, int64_t key, Floats<W> weights, float*) {
-    StoreRounded<W>(weights, reinterpret_cast<uint16_t*>(weights_) + row * kAttentionKeys + key);
+    this->PackKeys(key, count);
+    MultiplyByTiles<false>(rows, WholeTiles(count), this->query_, this->pairs_, this->key_,
+                           kAttentionKeys, this->pairs_, scores, kAttentionKeys);
   }
 
   DNNL_INLINE void AddValues(int64_t rows, const float*, const T* value, int64_t count,
                              float* sums) {
-    const int64_t columns = shape_.value_width, pairs = (count + 1) / 2, all = WholeTiles(pairs);
-    int64_t stride = shape_.value[2];
-    const uint16_t* rounded = RoundedRows<W>(value, &stride, count, columns, rounded_);
-    PairRows<W>(rounded, stride, count, columns, value_);
-    std::fill(value_ + pairs * columns, value_ + all * columns, Pair{0});
+    const int64_t columns = this->shape_.value_width;
+    const int64_t pairs = (count + 1) / 2, all = WholeTiles(pairs);
+    this->PairValues(value, count);
+    std::fill(this->value_ + pairs * columns, this->value_ + all * columns, Pair{0});
     if (const int64_t stored = WholeTiles(count) / 2; stored < all) {
       for (int64_t row = 0; row < rows; ++row) {
-        std::fill_n(weights_ + row * kAttentionKeys / 2 + stored, all - stored, Pair{0});
+        std::fill_n(this->weights_ + row * kAttentionKeys / 2 + stored, all - stored, Pair{0});
       }
     }
-    MultiplyByTiles<true>(rows, columns, weights_, kAttentionKeys / 2, value_, columns, all, sums,
-                          columns);
+    MultiplyByTiles<true>(rows, columns, this->weights_, kAttentionKeys / 2, this->value_, columns,
+                          all, sums, columns);
   }
 
  private:
@@ -193,9 +169,6 @@ class AMXProducts {
   /*! \brief Pairs of so many numbers, in whole tiles. */
   static int64_t Pairs(int64_t count) { return WholeTiles((count + 1) / 2); }
 
-  const AttentionShape& shape_;
-  Pair *query_, *key_, *weights_, *value_;
-  uint16_t* rounded_;
   TileRegisters registers_;
 };
 

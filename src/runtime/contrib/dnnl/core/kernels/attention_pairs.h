@@ -117,45 +117,10 @@ DNNL_INLINE void PairRows(const uint16_t* rows, int64_t stride, int64_t count, i
   }
 }
 
-/*! \brief A row of queries as pairs. */
+/*! \brief What products of numbers that are rounded to bfloat16 read, as pairs. */
 template <int W, typename T>
-DNNL_INLINE void RoundQuery(const T* query, int64_t width, Pair* pairs) {
-  auto* dst = reinterpret_cast<uint16_t*>(pairs);
-  if constexpr (std::is_same_v<T, uint16_t>) {
-    std::memcpy(dst, query, width * sizeof(T));
-  } else {
-    RoundRow<W>(query, width, dst);
-  }
-}
-
-/*! \brief packed[width / 2, kAttentionKeys]: the transposed pairs of keys, as Pack. */
-template <int W>
-DNNL_INLINE void PackPairs(const uint16_t* key, int64_t stride, int64_t count, int64_t width,
-                           Pair* packed) {
-  // A pair has the size of a float, and is moved as one.
-  Pack<W>(reinterpret_cast<const float*>(key), stride / 2, count, width / 2,
-          reinterpret_cast<float*>(packed));
-}
-
-/*! \brief The products of a task, of numbers that are rounded to bfloat16. */
-template <int W, typename T>
-class PairProducts {
+class RoundedProducts {
  public:
-  static constexpr int64_t kKeys = 64;
-
-  PairProducts(const AttentionShape& shape, float* workspace)
-      : shape_(shape),
-        query_(reinterpret_cast<Pair*>(workspace)),
-        key_(query_ + kAttentionRows * shape.width / 2),
-        weights_(key_ + kAttentionKeys * shape.width / 2),
-        value_(weights_ + kAttentionRows * kAttentionKeys / 2),
-        rounded_(reinterpret_cast<uint16_t*>(value_ + kAttentionKeys * shape.value_width / 2)) {}
-
-  static int64_t Size(int64_t width, int64_t value_width) {
-    return kAttentionRows * (width + kAttentionKeys) / 2 +
-           kAttentionKeys * (width + value_width + std::max(width, value_width)) / 2;
-  }
-
   /*! \brief Whether rows are whole pairs, and columns whole vectors. */
   static bool Fits(const AttentionShape& shape) {
     return shape.width % 2 == 0 && shape.value_width % W == 0 &&
@@ -163,39 +128,87 @@ class PairProducts {
   }
 
   DNNL_INLINE void SetQuery(int64_t row, const T* query) {
-    RoundQuery<W>(query, shape_.width, query_ + row * shape_.width / 2);
+    auto* dst = reinterpret_cast<uint16_t*>(query_ + row * pairs_);
+    if constexpr (std::is_same_v<T, uint16_t>) {
+      std::memcpy(dst, query, shape_.width * sizeof(T));
+    } else {
+      RoundRow<W>(query, shape_.width, dst);
+    }
   }
 
   // The scale is that of the scores, which are not rounded.
   DNNL_INLINE float ScoreScale() const { return shape_.scale; }
 
-  DNNL_INLINE void Score(int64_t rows, const float*, const T* key, int64_t count, float* scores) {
-    const int64_t pairs = shape_.width / 2;
-    int64_t stride = shape_.key[2];
-    const uint16_t* rounded = RoundedRows<W>(key, &stride, count, shape_.width, rounded_);
-    PackPairs<W>(rounded, stride, count, shape_.width, key_);
-    Multiply<W, false>(rows, (count + W - 1) / W * W, query_, pairs, key_, kAttentionKeys, pairs,
-                       scores, kAttentionKeys);
-  }
-
   DNNL_INLINE void SetWeights(int64_t row, int64_t key, Floats<W> weights, float*) {
     StoreRounded<W>(weights, reinterpret_cast<uint16_t*>(weights_) + row * kAttentionKeys + key);
   }
 
-  DNNL_INLINE void AddValues(int64_t rows, const float*, const T* value, int64_t count,
-                             float* sums) {
-    const int64_t columns = shape_.value_width;
-    int64_t stride = shape_.value[2];
-    const uint16_t* rounded = RoundedRows<W>(value, &stride, count, columns, rounded_);
-    PairRows<W>(rounded, stride, count, columns, value_);
-    Multiply<W, true>(rows, columns, weights_, kAttentionKeys / 2, value_, columns, (count + 1) / 2,
-                      sums, columns);
+ protected:
+  /*! \param pairs Those of a row of queries, or more. */
+  RoundedProducts(const AttentionShape& shape, int64_t pairs, float* workspace)
+      : shape_(shape),
+        pairs_(pairs),
+        query_(reinterpret_cast<Pair*>(workspace)),
+        key_(query_ + kAttentionRows * pairs),
+        weights_(key_ + kAttentionKeys * pairs),
+        value_(weights_ + kAttentionRows * kAttentionKeys / 2),
+        rounded_(reinterpret_cast<uint16_t*>(value_ + kAttentionKeys / 2 * shape.value_width)) {}
+
+  static int64_t Size(int64_t pairs, int64_t width, int64_t value_width) {
+    return (kAttentionRows + kAttentionKeys) * pairs + kAttentionRows * kAttentionKeys / 2 +
+           kAttentionKeys / 2 * value_width + kAttentionKeys * std::max(width, value_width) / 2;
   }
 
- private:
+  /*! \brief Set key_[width / 2, kAttentionKeys] to the transposed pairs of keys, as Pack. */
+  DNNL_INLINE void PackKeys(const T* key, int64_t count) {
+    int64_t stride = shape_.key[2];
+    const uint16_t* rounded = RoundedRows<W>(key, &stride, count, shape_.width, rounded_);
+    // A pair has the size of a float, and is moved as one.
+    Pack<W>(reinterpret_cast<const float*>(rounded), stride / 2, count, shape_.width / 2,
+            reinterpret_cast<float*>(key_));
+  }
+
+  /*! \brief Set value_[(count + 1) / 2, value_width] to the elements of each two rows. */
+  DNNL_INLINE void PairValues(const T* value, int64_t count) {
+    int64_t stride = shape_.value[2];
+    const uint16_t* rounded = RoundedRows<W>(value, &stride, count, shape_.value_width, rounded_);
+    PairRows<W>(rounded, stride, count, shape_.value_width, value_);
+  }
+
   const AttentionShape& shape_;
+  const int64_t pairs_;
   Pair *query_, *key_, *weights_, *value_;
+
+ private:
   uint16_t* rounded_;
+};
+
+/*! \brief The products of a task, of numbers that are rounded to bfloat16. */
+template <int W, typename T>
+class PairProducts : public RoundedProducts<W, T> {
+ public:
+  static constexpr int64_t kKeys = 64;
+
+  PairProducts(const AttentionShape& shape, float* workspace)
+      : RoundedProducts<W, T>(shape, shape.width / 2, workspace) {}
+
+  static int64_t Size(int64_t width, int64_t value_width) {
+    return RoundedProducts<W, T>::Size(width / 2, width, value_width);
+  }
+
+  DNNL_INLINE void Score(int64_t rows, const float*, const T* key, int64_t count, float* scores) {
+    this->PackKeys(key, count);
+    Multiply<W, false>(rows, (count + W - 1) / W * W, this->query_, this->pairs_, this->key_,
+                       kAttentionKeys, this->pairs_, scores, kAttentionKeys);
+  }
+
+  DNNL_INLINE void AddValues(int64_t rows, const float*, const T* value, int64_t count,
+                             float* sums) {
+    const int64_t columns = this->shape_.value_width;
+    this->PairValues(value, count);
+    Multiply<W, true>(rows, columns, this->weights_, kAttentionKeys / 2, this->value_, columns,
+                      (count + 1) / 2, sums, columns);
+  }
 };
 
 #endif  // DNNL_HAS_PAIRS
