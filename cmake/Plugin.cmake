@@ -21,13 +21,10 @@
 if(NOT EXISTS "${TVM_FFI}/lib/libtvm_ffi.so" OR
    NOT EXISTS "${TVM_FFI}/include/tvm/ffi/extra/module.h")
   message(FATAL_ERROR "TVM_FFI=\"${TVM_FFI}\" holds no lib/libtvm_ffi.so and include/tvm/ffi. Set it "
-                      "to the folder of the installed package tvm_ffi; `./dev.py exec --relax` does.")
+                      "to the folder of the installed package tvm_ffi; `pip install .` does.")
 endif()
 
 file(GLOB PLUGIN_SRCS CONFIGURE_DEPENDS src/runtime/extra/contrib/dnnl/tvm/*.cc)
-set(PLUGIN_DIR "${CMAKE_CURRENT_BINARY_DIR}/../python/tvm_dnnl")
-get_filename_component(PLUGIN_DIR "${PLUGIN_DIR}" ABSOLUTE)
-
 set(DNNL_CORE "" CACHE FILEPATH "core.cmake of a build with Relay, whose core is linked")
 
 add_library(tvm_dnnl_relax SHARED ${PLUGIN_SRCS} src/runtime/contrib/dnnl/tvm/json_graph.cc)
@@ -46,10 +43,34 @@ target_compile_options(tvm_dnnl_relax PRIVATE -Wall -Wextra)
 target_link_libraries(tvm_dnnl_relax PRIVATE
   "${TVM_FFI}/lib/libtvm_ffi.so" "${DNNL_LIBRARY}" ${CMAKE_DL_LIBS})
 target_link_options(tvm_dnnl_relax PRIVATE
-  "LINKER:--version-script=${DNNL_EXPORTS}" "LINKER:-z,defs")
+  "LINKER:--version-script=${DNNL_EXPORTS}" "LINKER:-z,defs" "LINKER:-z,relro,-z,now")
+# Python has opened libtvm_ffi.so before, which is then the one, wherever it lies. oneDNN's library
+# is a part of the package.
 set_target_properties(tvm_dnnl_relax PROPERTIES
-  LIBRARY_OUTPUT_DIRECTORY "${PLUGIN_DIR}"
+  BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH "$ORIGIN"
   LINKER_LANGUAGE CXX
   LINK_DEPENDS "${DNNL_EXPORTS}")
-# Python has opened libtvm_ffi.so before, which is then the one, wherever it lies.
-dnnl_set_rpath(tvm_dnnl_relax "${PLUGIN_DIR}" "${DNNL_LIBRARY}")
+
+# What the package holds beside its Python files, which pyproject.toml lists.
+file(REAL_PATH "${DNNL_LIBRARY}" DNNL_FILE)
+file(SHA256 "${DNNL_FILE}" DNNL_SHA256)
+file(STRINGS "${TVM_FFI}/include/tvm/ffi/c_api.h" TVM_FFI_ABI
+     REGEX "#define TVM_FFI_VERSION_(MAJOR|MINOR|PATCH) ")
+string(REGEX MATCHALL "[0-9]+" TVM_FFI_ABI "${TVM_FFI_ABI}")
+string(REPLACE ";" "." TVM_FFI_VERSION "${TVM_FFI_ABI}")
+string(REPLACE ";" ", " TVM_FFI_ABI "${TVM_FFI_ABI}")
+foreach(name _built_with.py sbom.cdx.json)
+  configure_file("cmake/plugin/${name}.in" "${CMAKE_CURRENT_BINARY_DIR}/${name}" @ONLY)
+endforeach()
+install(TARGETS tvm_dnnl_relax DESTINATION tvm_dnnl)
+install(FILES "${DNNL_FILE}" DESTINATION tvm_dnnl RENAME libdnnl.so.3)
+install(FILES "${CMAKE_CURRENT_BINARY_DIR}/_built_with.py" DESTINATION tvm_dnnl)
+if(SKBUILD)
+  install(FILES "${CMAKE_CURRENT_BINARY_DIR}/sbom.cdx.json"
+          DESTINATION "${SKBUILD_METADATA_DIR}/sboms")
+  get_filename_component(DNNL_DOCS "${DNNL_INCLUDE_DIR}/../share/doc/onednn" ABSOLUTE)
+  foreach(name LICENSE THIRD-PARTY-PROGRAMS)
+    install(FILES "${DNNL_DOCS}/${name}" OPTIONAL
+            DESTINATION "${SKBUILD_METADATA_DIR}/licenses" RENAME "oneDNN-${name}.txt")
+  endforeach()
+endif()

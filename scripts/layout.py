@@ -87,13 +87,10 @@ class PluginLayout(Layout):
         version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
         self.packages = self.venv / "lib" / version / "site-packages"
         self.cmake = self.native / "cmake"
-        self.target = "tvm_dnnl_relax"
-        # On Python's path: holds the package that the wheel holds, too.
-        self.plugin = self.native / "python"
-        self.library = self.plugin / "tvm_dnnl" / "libtvm_dnnl_relax.so"
-        self.definitions = {"TVM_FFI": self.packages / "tvm_ffi"}
+        self.library = self.packages / "tvm_dnnl" / "libtvm_dnnl_relax.so"
+        self.definitions = {"TVM_FFI": self.packages / "tvm_ffi", "USE_DNNL": self.onednn}
         relay = Layout(root)
         if relay.library.is_file():
             self.core = relay
             self.definitions["DNNL_CORE"] = relay.cmake / "core.cmake"
-        self.pins = ("build.txt", "relax.txt", "wheel-onednn.txt")
+        self.pins = ("build.txt", "relax.txt", "wheel-build.txt", "wheel-onednn.txt")

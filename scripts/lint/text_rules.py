@@ -39,10 +39,10 @@ _IMPORTERS = ("python/tvm/relax/frontend/_dnnl", "python/tvm/relay/frontend/onnx
 _MEETING_POINTS = {f"{folder}/backend.py" for folder in _IMPORTERS}
 _MEETING_POINTS.add("python/tvm/relax/backend/contrib/_dnnl/importers.py")
 _OF_IMPORTERS = (
-    r"(tvm_dnnl\._frontend|tvm\.relax\.frontend\._dnnl|tvm\.relay\.frontend\.onnx_repairs)\b"
+    r"(tvm_dnnl\.frontend\._dnnl|tvm\.relax\.frontend\._dnnl|tvm\.relay\.frontend\.onnx_repairs)\b"
 )
 _OF_BACKEND = (
-    r"(tvm_dnnl(?!\._frontend)|tvm\.relax\.backend|tvm\.relay\.op\.contrib"
+    r"(tvm_dnnl(?!\.frontend)|tvm\.relax\.backend|tvm\.relay\.op\.contrib"
     rf"|tvm\.contrib\.onednn\.({'|'.join(set(_LAYERS) - {'frontend'})}))\b"
 )
 

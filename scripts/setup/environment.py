@@ -9,6 +9,7 @@ from scripts.layout import Layout
 from scripts.runner import Runner
 from scripts.setup import steps
 from scripts.setup.lock import exclusive, release, share
+from scripts.setup.plugin import InstallPlugin
 from scripts.setup.variables import tvm_home
 
 
@@ -19,13 +20,15 @@ def plan(runner, layout, extra_groups=(), compile_library=True):
         steps.VirtualEnvironment(runner, layout),
         steps.Packages(runner, layout, layout.groups + tuple(extra_groups)),
     ]
-    others = [steps.OneDNN, steps.CopyOverlay]
+    others: list[type[steps.Step]] = [steps.OneDNN]
+    compiled: list[type[steps.Step]] = [InstallPlugin, steps.SmokeTest]
     if layout.has_tree:
         if tvm_home():
             return all_steps
-        others.insert(0, steps.PrebuiltTree)
+        others = [steps.PrebuiltTree, steps.OneDNN, steps.CopyOverlay]
+        compiled[0] = steps.CompileLibrary
     if compile_library:
-        others += [steps.CompileLibrary, steps.SmokeTest]
+        others += compiled
     return all_steps + [step(runner, layout) for step in others]
 
 

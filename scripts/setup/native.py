@@ -27,6 +27,18 @@ def explain_build_failure(output, command, log):
     return SetupError(f"`{shlex.join(command)}` failed", f"the whole log is {log}", shown)
 
 
+def is_newer(product, root):
+    """Tell if a product is newer than the sources of a checkout that are compiled."""
+    if not product.is_file():
+        return False
+    built_at = product.stat().st_mtime_ns
+    # Folders too: theirs is the time when a file came or went.
+    folders = [root / "cmake", root / "src"]
+    sources = [root / "CMakeLists.txt", *folders]
+    sources += [path for folder in folders for path in folder.rglob("*")]
+    return all(path.stat().st_mtime_ns < built_at for path in sources if path.exists())
+
+
 class NativeBuild:
     """A CMake build directory. Ninja knows what is due in it; here is only what it was made for.
 
@@ -67,15 +79,7 @@ class NativeBuild:
     def is_newer(self, product):
         """Tell if a product is newer than all that it is built from, configuration included."""
         stamp, key = self._configured()
-        if not product.is_file() or not stamp.matches(key):
-            return False
-        root = self.layout.root
-        built_at = product.stat().st_mtime_ns
-        # Folders too: theirs is the time when a file came or went.
-        folders = [root / "cmake", root / "src"]
-        sources = [root / "CMakeLists.txt", *folders]
-        sources += [path for folder in folders for path in folder.rglob("*")]
-        return all(path.stat().st_mtime_ns < built_at for path in sources if path.exists())
+        return stamp.matches(key) and is_newer(product, self.layout.root)
 
     def configure(self):
         """Configure the directory anew if it was made for something else, or not to its end."""

@@ -304,19 +304,13 @@ class LanguageModel(PackageModels):
 
 
 class CopyOverlay(Step):
-    """Copy the overlay's Python over the prebuilt tree, or the plug-in's to its package."""
+    """Copy the overlay's Python over the prebuilt tree."""
 
+    title = "overlay"
     after = 1.0
-
-    @property
-    def title(self):
-        return "overlay" if self.layout.has_tree else "package tvm_dnnl"
 
     def _overlay(self):
         layout = self.layout
-        if not layout.has_tree:
-            return tree.Overlay(lambda: tree.for_relax(layout.root), layout.plugin)
-
         original = PrebuiltTree(self.runner, layout).original
         return tree.Overlay(lambda: tree.for_relay(layout.root), layout.prebuilt, original)
 
@@ -350,11 +344,13 @@ class CompileLibrary(Step):
     def run(self):
         if not self.runner.dry_run:
             write_atomically(self.busy(), "", parents=True)
-        if self.layout.core:
-            NativeBuild(self.runner, self.layout.core).build("dnnl_core")
-        NativeBuild(self.runner, self.layout).build(self.layout.target)
+        self.build()
         if not self.runner.dry_run:
             self.busy().unlink()
+
+    def build(self):
+        """Compile it."""
+        NativeBuild(self.runner, self.layout).build(self.layout.target)
 
 
 class SmokeTest(Step):

@@ -3,7 +3,6 @@
 
 import json
 import re
-from pathlib import Path
 
 from scripts.errors import SetupError
 from scripts.files import is_source, write_atomically
@@ -71,24 +70,6 @@ def for_relay(root):
     left_out = tuple(line[1:] + "/" for line in lines if line.startswith("!"))
     files = sources(root / "python").items()
     return {name: path for name, path in files if not f"python/{name}".startswith(left_out)}
-
-
-# The package tvm_dnnl has its own files, and what of python/ is for Relax: the folders of the
-# checkout, and their places in the package's parent.
-PLUGIN_FOLDERS = {
-    "scripts/plugin": "",
-    "python/tvm/relax/backend/contrib": "tvm_dnnl/",
-    "python/tvm/relax/frontend/_dnnl": "tvm_dnnl/_frontend/",
-    "python/tvm/contrib": "tvm_dnnl/contrib/",
-}
-
-
-def for_relax(root):
-    """Return the Python files of the package tvm_dnnl by their names beside it."""
-    wanted: dict[str, Path] = {}
-    for folder, place in PLUGIN_FOLDERS.items():
-        wanted.update((place + name, path) for name, path in sources(root / folder).items())
-    return wanted
 
 
 class Overlay:

@@ -62,7 +62,6 @@ def variables(layout, environ=None):
     environ["VIRTUAL_ENV"] = str(layout.venv)
     if not layout.has_tree:
         prepend(environ, "PYTHONPATH", layout.root / "tests" / "python" / "relax")
-        prepend(environ, "PYTHONPATH", layout.plugin)
         return environ
     prepend(environ, "PYTHONPATH", home / "python" if home else layout.prebuilt)
     # The tree's own libtvm.so, whatever else LD_LIBRARY_PATH or PATH may offer.

@@ -3,7 +3,7 @@
 
 It holds the prebuilt tree with the oneDNN backend laid over it, libtvm_dnnl.so, and oneDNN's
 library. In a new environment `pip install FILE` is all it takes. With --relax it is the plug-in for
-Relax: the package `tvm_dnnl` and oneDNN's library; pip installs TVM beside it.
+Relax, which `pip wheel .` builds: here of the pinned packages and with a tag that is audited.
 """
 
 import functools
@@ -20,6 +20,7 @@ from scripts.layout import ROOT, Layout, PluginLayout
 from scripts.runner import clean_environment, prepend, tail
 from scripts.setup.environment import prepare
 from scripts.setup.lock import held
+from scripts.setup.plugin import pip_builds
 from scripts.setup.steps import Step
 from scripts.setup.variables import tvm_home
 
@@ -51,7 +52,8 @@ dependencies = {dependencies}
 [project.optional-dependencies]
 report = {report}
 
-{entry_points}
+[project.scripts]
+tvmc = "tvm.driver.tvmc.main:main"
 
 [tool.hatch.build]
 ignore-vcs = true
@@ -77,11 +79,11 @@ class Tag(BuildHookInterface):
 """
 
 
-def requirements(path, asks="~=", refused=None, oldest=None):
+def requirements(path, asks="~=", refused=None):
     """Read what a file of requirements pins; a wheel asks for that or what is newer.
 
     `asks` is "~=" for later patches only, ">=" for whatever is newer. By package, `refused` has the
-    first version that does not do, and `oldest` an older version that does.
+    first version that does not do.
     """
     text = path.read_text().replace("\\\n", " ")
     lines = (re.split("#|--hash", line)[0].strip() for line in text.splitlines())
@@ -89,102 +91,55 @@ def requirements(path, asks="~=", refused=None, oldest=None):
     for name, version in (line.split("==", 1) for line in lines if line):
         version, mark, rest = version.partition(";")
         limit = f",<{refused[name]}" if name in (refused or {}) else ""
-        least = f">={oldest[name]}" if name in (oldest or {}) else f"{asks}{version}"
-        required.append(f"{name}{least}{limit}{mark}{rest}")
+        required.append(f"{name}{asks}{version}{limit}{mark}{rest}")
     return required
 
 
-class Tree:
-    """The wheel of the prebuilt tree, in which TVM's package has the backend."""
-
-    # TVM's package is a part of the wheel and not a requirement of it: its own wheel is tagged for
-    # Python 3.10 only, and two wheels must not own the same files.
-    name = "tvm-dnnl"
-    description = "TVM 0.16 with Relay's oneDNN 3 backend, ready to run on x86_64 Linux"
-    needs = "prebuilt.txt"
-    # Tried with what was newest in November 2026. numpy 2 has no `np.float_`, which TVM's Python
-    # names when it is imported; onnx 1.19 no `onnx.mapping`, which its importer reads.
-    asks, refused, oldest = ">=", {"numpy": "2", "onnx": "1.19"}, {}
-    entry_points = '[project.scripts]\ntvmc = "tvm.driver.tvmc.main:main"'
-    package = "tvm"
-    licenses, readme = "licenses.md", "readme.md"
-
-    def contents(self, layout):
-        """Return what goes into the wheel: by path in the checkout, the path in the wheel."""
-        header = "src/runtime/contrib/dnnl/dnnl_kernel.h"
-        return {
-            str(layout.tvm): "tvm",
-            # The headers that generated C source includes.
-            str(layout.root / header): "tvm/include/dnnl/dnnl_kernel.h",
-        }
+# Of the prebuilt tree. TVM's package is a part of the wheel and not a requirement of it: its own
+# wheel is tagged for Python 3.10 only, and two wheels must not own the same files.
+NAME = "tvm-dnnl"
+DESCRIPTION = "TVM 0.16 with Relay's oneDNN 3 backend, ready to run on x86_64 Linux"
+# Tried with what was newest in November 2026. numpy 2 has no `np.float_`, which TVM's Python names
+# when it is imported; onnx 1.19 no `onnx.mapping`, which its importer reads.
+REFUSED = {"numpy": "2", "onnx": "1.19"}
 
 
-class Plugin:
-    """The wheel of the plug-in, which holds nothing of TVM."""
-
-    name = "tvm-dnnl-relax"
-    description = "oneDNN 3 for TVM with Relax: a plug-in beside apache-tvm, on x86_64 Linux"
-    needs = "relax.txt"
-    asks, refused, oldest = "~=", {"apache-tvm": "0.28"}, {"apache-tvm": "0.26.0"}
-    # `import tvm` calls the first group's; `torch.compile(backend="tvm_dnnl")` loads the second's.
-    entry_points = (
-        '[project.entry-points."tvm.backends"]\ndnnl = "tvm_dnnl:autoload"\n\n'
-        '[project.entry-points."torch_dynamo_backends"]\ntvm_dnnl = "tvm_dnnl.dynamo:torch_backend"'
-    )
-    package = "tvm_dnnl"
-    licenses, readme = "licenses_relax.md", "readme_relax.md"
-
-    def contents(self, layout):
-        """Return what goes into the wheel: by path in the checkout, the path in the wheel."""
-        left_out = (layout.library.name, "__pycache__")
-        paths = (layout.plugin / "tvm_dnnl").iterdir()
-        return {str(path): f"tvm_dnnl/{path.name}" for path in paths if path.name not in left_out}
+def existing(layout, folder):
+    """Return the wheels of a layout in a folder, of this version and for any platform."""
+    name = "tvm_dnnl" if layout.has_tree else "tvm_dnnl_relax"
+    return sorted(folder.glob(f"{name}-{VERSION}-*.whl"))
 
 
-def existing(product, folder):
-    """Return the wheels of a product in a folder, of this version and for any platform."""
-    return sorted(folder.glob(f"{product.name.replace('-', '_')}-{VERSION}-*.whl"))
-
-
-def packaged_library(layout, folder):
-    """Return a copy of our library that finds oneDNN's beside itself only."""
+def write_project(layout, folder):
+    """Write what the build backend reads of the prebuilt tree."""
+    (folder / "licenses").mkdir(parents=True)
+    # It finds oneDNN's library beside itself only.
     library = folder / layout.library.name
     shutil.copy2(layout.library, library)
     _run(layout, ["patchelf", "--set-rpath", "$ORIGIN", str(library)])
-    return library
-
-
-def write_project(layout, folder, product):
-    """Write what the build backend reads."""
-    (folder / "licenses").mkdir(parents=True)
+    header = "src/runtime/contrib/dnnl/dnnl_kernel.h"
     contents = {
-        **product.contents(layout),
+        str(layout.tvm): "tvm",
+        # The headers that generated C source includes.
+        str(layout.root / header): "tvm/include/dnnl/dnnl_kernel.h",
         str(layout.report_page / "dnnl_report_page"): "dnnl_report_page",
         # The name by which our library asks for it.
-        str(layout.onednn / "lib" / "libdnnl.so.3"): f"{product.package}/libdnnl.so.3",
-        str(packaged_library(layout, folder)): f"{product.package}/{layout.library.name}",
+        str(layout.onednn / "lib" / "libdnnl.so.3"): "tvm/libdnnl.so.3",
+        str(library): f"tvm/{library.name}",
     }
     files = "\n".join(f"{json.dumps(k)} = {json.dumps(v)}" for k, v in contents.items())
     (folder / "LICENSE").write_bytes((layout.root / "LICENSE").read_bytes())
     for name in ("LICENSE", "THIRD-PARTY-PROGRAMS"):
         text = layout.onednn / "share" / "doc" / "onednn" / name
         (folder / "licenses" / f"oneDNN-{name}.txt").write_bytes(text.read_bytes())
-    texts = {"licenses/CARRIED.md": product.licenses, "README.md": product.readme}
+    texts = {"licenses/CARRIED.md": "licenses.md", "README.md": "readme.md"}
     for place, name in texts.items():
         (folder / place).write_bytes(Path(__file__).with_name(name).read_bytes())
     text = _PROJECT.format(
-        name=json.dumps(product.name),
+        name=json.dumps(NAME),
         version=json.dumps(VERSION),
-        description=json.dumps(product.description),
-        dependencies=json.dumps(
-            requirements(
-                layout.requirements / product.needs,
-                product.asks,
-                product.refused,
-                product.oldest,
-            )
-        ),
-        entry_points=product.entry_points,
+        description=json.dumps(DESCRIPTION),
+        dependencies=json.dumps(requirements(layout.requirements / "prebuilt.txt", ">=", REFUSED)),
         report=json.dumps(requirements(layout.requirements / "report.txt")),
         files=files,
     )
@@ -203,20 +158,24 @@ def _run(layout, command, folder=None):
         raise SetupError("the wheel could not be built", "", tail(done.stdout + done.stderr))
 
 
-def build(layout, out, product):
-    """Build the wheel of a product in the folder `out`; return its path. The layout is prepared."""
+def build(layout, out):
+    """Build the wheel of a layout in the folder `out`; return its path. It is prepared."""
     folder = layout.native / "wheel"
     shutil.rmtree(folder, ignore_errors=True)
-    write_project(layout, folder, product)
     python, audited = str(layout.python), folder / "audited"
-    _run(layout, [python, "-m", "hatchling", "build", "-t", "wheel", "-d", "."], folder)
+    if layout.has_tree:
+        write_project(layout, folder)
+        _run(layout, [python, "-m", "hatchling", "build", "-t", "wheel", "-d", "."], folder)
+    else:
+        folder.mkdir(parents=True)
+        _run(layout, list(map(str, pip_builds(layout, "wheel", "-w", folder, layout.root))))
     command = [python, "-m", "auditwheel", "repair", "--plat", "auto", "--wheel-dir", str(audited)]
     for name in _NOT_INCLUDED:
         command += ["--exclude", name]
-    _run(layout, [*command, *map(str, existing(product, folder))])
-    (wheel,) = existing(product, audited)
+    _run(layout, [*command, *map(str, existing(layout, folder))])
+    (wheel,) = existing(layout, audited)
     check_audited(wheel)
-    for old in existing(product, out):
+    for old in existing(layout, out):
         old.unlink()
     out.mkdir(parents=True, exist_ok=True)
     return Path(shutil.move(wheel, out / wheel.name))
@@ -238,16 +197,16 @@ class BuildWheel(Step):
 
     title = "build the wheel"
 
-    def __init__(self, runner, layout, out, product):
+    def __init__(self, runner, layout, out):
         super().__init__(runner, layout)
-        self.out, self.product = out, product
+        self.out = out
 
     def current(self):
         return False
 
     def run(self):
         if not self.runner.plan(f"build the wheel in {self.out}"):
-            build(self.layout, self.out, self.product)
+            build(self.layout, self.out)
 
 
 def add_arguments(parser):
@@ -265,9 +224,8 @@ def main(args):
         )
     layout = PluginLayout() if args.relax else Layout()
     out = Path(args.out).absolute() if args.out else layout.build / "dist"
-    product = Plugin() if args.relax else Tree()
-    prepare(args, layout, extra_steps=[functools.partial(BuildWheel, out=out, product=product)])
+    prepare(args, layout, extra_steps=[functools.partial(BuildWheel, out=out)])
     if not args.dry_run:
-        (wheel,) = existing(product, out)
+        (wheel,) = existing(layout, out)
         print(f"{wheel} ({wheel.stat().st_size / 1e6:.0f} MB)")
     return 0

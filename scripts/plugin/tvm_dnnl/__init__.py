@@ -15,16 +15,17 @@ import re
 import sys
 from pathlib import Path
 
+from . import _built_with
+
 #: That of this project, whose wheels have it in their names.
 __version__ = "0.1.0"
 
-#: The versions that the plug-in was tried with. tvm-ffi's ABI is stable, so others may do.
+#: The versions that the plug-in was tried with; later ones may do.
 TRIED = "apache-tvm 0.26.0 and 0.27.0.post1 with apache-tvm-ffi 0.1.15.post2"
 
 _NEEDED = ("FuseOpsByPattern", "MergeCompositeFunctions", "RunCodegen")
 
 
-_FOLDER = Path(__file__).resolve().parent
 _CODEGEN = "relax.ext.dnnl"
 # The modules of the API that load and run models without TVM.
 _WITHOUT_TVM = ("loaded", "cached")
@@ -97,10 +98,29 @@ def _is_runtime_only():
     return getattr(tvm, "_RUNTIME_ONLY", False)
 
 
+def _check_ffi():
+    """Raise an ImportError if the library was compiled for another ABI than that of tvm-ffi here.
+
+    tvm-ffi 0.1.13 changed the layout of objects: such a mismatch otherwise ends in wrong results or
+    a crash. Later versions of the same minor version are to run what was compiled for earlier ones.
+    """
+    numbers = (ctypes.c_uint32 * 3)()
+    ctypes.CDLL(None).TVMFFIGetVersion(numbers)
+    wanted, here = _built_with.TVM_FFI_ABI, tuple(numbers)
+    if here[:2] != wanted[:2] or here < wanted:
+        names = [".".join(map(str, each)) for each in (wanted, here)]
+        raise ImportError(
+            f"tvm_dnnl was compiled for tvm-ffi {names[0]}, but the package apache-tvm-ffi that is "
+            f"installed has the ABI of {names[1]}. Install a later apache-tvm-ffi, or build "
+            "tvm_dnnl again beside this one"
+        )
+
+
 def _load_library():
     """Open the runtime, which registers its global functions."""
     import tvm_ffi
 
+    _check_ffi()
     if "tvm" not in sys.modules:
         # As `import tvm` does, which finds them opened.
         for path, mode in zip(_runtime_libraries(), (ctypes.RTLD_GLOBAL, ctypes.RTLD_LOCAL)):
@@ -110,7 +130,7 @@ def _load_library():
             "this TVM has a oneDNN backend already: either it was built with USE_DNNL, or another "
             "copy of tvm_dnnl is loaded. Use one of them."
         )
-    path = _FOLDER / "libtvm_dnnl_relax.so"
+    path = Path(_built_with.__file__).with_name("libtvm_dnnl_relax.so")
     try:
         return ctypes.CDLL(str(path))
     except OSError as error:
@@ -161,7 +181,7 @@ def _compile_partitions(*args):
 
 # They stay when the package is reloaded.
 _LIBRARY = globals().get("_LIBRARY")
-_ONEDNN = _FOLDER / "contrib" / "onednn"
+_ONEDNN = Path(importlib.util.find_spec(f"{__name__}.contrib.onednn").origin).parent
 if _LIBRARY is None:
     _import_alone("installed")
     _check_tvm()

@@ -18,6 +18,7 @@ from scripts.runner import Runner
 from scripts.setup import environment, machine, steps, tree, wheels
 from scripts.setup.lock import exclusive
 from scripts.setup.native import NativeBuild
+from scripts.setup.plugin import InstallPlugin
 
 
 class Recorder(Runner):
@@ -227,11 +228,19 @@ def test_the_core_is_compiled_once_for_both_libraries(layout, has_relay):
         layout.library.touch()
     plugin = PluginLayout(layout.root)
     runner = Recorder(plugin)
-    steps.CompileLibrary(runner, plugin).run()
-    *of_core, configure, build = runner.commands
+    step = InstallPlugin(runner, plugin)
+    plugin.library.parent.mkdir(parents=True)
+    plugin.library.touch()
+    step.run()
+    *of_core, install = runner.commands
     assert [command[-1] for command in of_core if "-C" in command] == ["dnnl_core"] * has_relay
-    assert (f"-DDNNL_CORE={layout.cmake}/core.cmake" in configure) == has_relay
-    assert build[-1] == "tvm_dnnl_relax"
+    wanted = f"--config-settings=cmake.define.DNNL_CORE={layout.cmake}/core.cmake"
+    assert (wanted in install) == has_relay
+    assert install[install.index("-e") + 1] == str(layout.root)
+    os.utime(plugin.library, (time.time() + 1,) * 2)
+    assert step.current()
+    (layout.root / "pyproject.toml").write_text("")
+    assert not step.current()
 
 
 @pytest.mark.parametrize("own", ["", "sccache"], ids=["unset", "own"])

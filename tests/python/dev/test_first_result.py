@@ -26,9 +26,8 @@ SECTIONS = {
 
 
 def block(heading, language="sh"):
-    """Return the only block of code of a language in a section."""
-    (text,) = (text for name, text in SECTIONS[heading] if name == language)
-    return text
+    """Return the first block of code of a language in a section."""
+    return next(text for name, text in SECTIONS[heading] if name == language)
 
 
 @pytest.fixture
@@ -64,14 +63,22 @@ def run(script, folder, environ):
 
 
 def test_relax(checkout, environ):
-    """The wheel, in a new virtual environment."""
+    """Pip builds the plug-in by pyproject.toml, with the versions that are pinned."""
     program = block("Run a model", "python")
     (checkout / "program.py").write_text(program)
     venv.create(checkout / "env", with_pip=True)
-    # What the wheel requires is in the environment of this checkout: nothing is downloaded.
+    layout = PluginLayout()
+    # What it requires when it runs is in the environment of this checkout.
     (site,) = (checkout / "env/lib").glob("python*/site-packages")
-    (site / "requirements.pth").write_text(f"{PluginLayout().packages}\n")
-    environ.update(PATH=f"{checkout}/env/bin:{environ['PATH']}", PIP_NO_INDEX="1")
+    (site / "requirements.pth").write_text(f"{layout.packages}\n")
+    pins = "\n".join((layout.requirements / name).read_text() for name in layout.pins)
+    pins = re.findall(r"^([\w.-]+==[^\s;]+)", pins, re.MULTILINE)
+    (checkout / "pins.txt").write_text("\n".join(pins))
+    for name in ("PIP_CONSTRAINT", "PIP_BUILD_CONSTRAINT"):
+        environ[name] = str(checkout / "pins.txt")
+    if layout.core:
+        environ["CMAKE_ARGS"] = f"-DDNNL_CORE={layout.definitions['DNNL_CORE']}"
+    environ.update(PATH=f"{checkout}/env/bin:{environ['PATH']}")
     run(block("Install"), checkout, environ)
     printed = run("python program.py", checkout, environ)
     assert re.search(r"^total +(\d+) +\1  in 1 partition$", printed, re.MULTILINE), printed

@@ -22,7 +22,7 @@ import pytest
 import tvm_dnnl
 from onnx import numpy_helper
 from tvm import relax
-from tvm_dnnl._frontend.onnx import open_shapes
+from tvm_dnnl.frontend._dnnl.onnx import open_shapes
 
 from dnnl_relax.modules import compiled, rand, run
 from dnnl_relax.onnx.nodes import assert_close, check_node, onnxruntime_results

@@ -28,7 +28,7 @@ from dnnl_tests.onnx_models import onnx_model
 from onnx import numpy_helper
 from onnxruntime import quantization
 from tvm.contrib.onednn.ops.evaluate import define
-from tvm_dnnl._frontend.onnx.block_quantized import unpack
+from tvm_dnnl.frontend._dnnl.onnx.block_quantized import unpack
 
 from dnnl_relax.modules import compiled, composites, partitions, run
 from dnnl_relax.onnx.quantized_nodes import (

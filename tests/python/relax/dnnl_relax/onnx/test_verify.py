@@ -26,7 +26,7 @@ from onnx import numpy_helper, parser
 from tvm import relax
 from tvm.contrib.onednn.verify import onnx_source
 from tvm.relax.frontend.onnx import onnx_frontend
-from tvm_dnnl._frontend.onnx import registration
+from tvm_dnnl.frontend._dnnl.onnx import registration
 
 TEXT = """<ir_version: 8, opset_import: ["" : 17]>
 model (float[N,16] x, int64[N] ids, int64[N] mask) => (float[N,16] y, int64[N] k)

@@ -12,7 +12,7 @@ from dnnl_tests.models import llama
 from onnx import TensorProto, numpy_helper
 from tvm.contrib.onednn import cpu
 from tvm_dnnl._dnnl import codegen
-from tvm_dnnl._frontend.onnx.block_quantized import unpack_weight
+from tvm_dnnl.frontend._dnnl.onnx.block_quantized import unpack_weight
 
 from dnnl_relax.modules import partitions
 from dnnl_relax.onnx.quantized_nodes import has_vnni

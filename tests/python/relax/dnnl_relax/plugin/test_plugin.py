@@ -21,6 +21,7 @@ import tvm_dnnl
 from dnnl_tests.models import onnx_networks
 from dnnl_tests.onnx_models import onnx_model
 from dnnl_tests.wheel_libraries import check_libraries
+from tvm.contrib import onednn
 
 from dnnl_relax.modules import X4, compiled, conv_bias_relu, module, rand, run
 from scripts import cli
@@ -30,7 +31,6 @@ from scripts.errors import SetupError
 from scripts.layout import PluginLayout
 from scripts.patchset.patch_set import RELAX, PatchSet
 from scripts.runner import clean_environment
-from scripts.setup import tree
 from scripts.wheel import wheel
 
 MODELS = "scripts.bench.relax_models"
@@ -114,42 +114,80 @@ def test_another_backend_is_there(tmp_path):
     assert "this TVM has a oneDNN backend already" in refused(tmp_path, program)
 
 
+def copied(tmp_path):
+    """Copy what is imported of the package; return a program that imports the copy."""
+    shutil.copytree(Path(onednn.__file__).parent, tmp_path / "tvm_dnnl/contrib/onednn")
+    for path in (tvm_dnnl.__file__, tvm_dnnl._built_with.__file__, LAYOUT.library):
+        shutil.copy(path, tmp_path / "tvm_dnnl")
+    return (
+        "import sys\n"
+        "kept = [each for each in sys.meta_path if 'ScikitBuild' not in type(each).__name__]\n"
+        "sys.meta_path[:] = kept\n"
+        "import tvm_dnnl"
+    )
+
+
 def test_without_the_library_of_onednn(tmp_path):
     """A package that was copied elsewhere without it."""
-    shutil.copytree(LAYOUT.plugin / "tvm_dnnl", tmp_path / "tvm_dnnl")
-    said = refused(tmp_path, "import tvm_dnnl")
+    said = refused(tmp_path, copied(tmp_path))
     assert "libdnnl.so.3: cannot open shared object file" in said
     assert "install tvm_dnnl again, or put the folder of a libdnnl.so.3" in said
 
 
+@pytest.mark.parametrize("abi", [(0, 1, 999), (0, 0, 9), (1, 0, 0)])
+def test_another_abi_of_tvm_ffi(tmp_path, abi):
+    """It is refused before the library registers anything: a mismatch is silent or a crash."""
+    program = copied(tmp_path)
+    (tmp_path / "tvm_dnnl/_built_with.py").write_text(f"TVM_FFI_ABI = {abi}")
+    here = ".".join(map(str, tvm_dnnl._built_with.TVM_FFI_ABI))
+    name = ".".join(map(str, abi))
+    said = refused(tmp_path, program)
+    assert f"compiled for tvm-ffi {name}, but" in said and f"has the ABI of {here}" in said
+
+
 def test_the_package_is_this_checkouts():
-    wanted = tree.for_relax(LAYOUT.root)
-    assert "tvm_dnnl/__init__.py" in wanted and "tvm_dnnl/dnnl.py" in wanted
-    for name, source in wanted.items():
-        assert (LAYOUT.plugin / name).read_bytes() == source.read_bytes()
+    """An edit needs no installation, nor does a new file."""
+    for name in ("tvm_dnnl", "tvm_dnnl.dnnl", "tvm.contrib.onednn.cpu", "tvm_dnnl._dnnl.ops"):
+        assert Path(importlib.import_module(name).__file__).is_relative_to(LAYOUT.root)
+    new = LAYOUT.root / "python/tvm/relax/backend/contrib/_dnnl/new_file.py"
+    try:
+        new.write_text("")
+        program = "import tvm_dnnl._dnnl.new_file"
+        subprocess.run([sys.executable, "-B", "-c", program], check=True)
+    finally:
+        new.unlink()
 
 
 @pytest.mark.slow
 def test_wheel(tmp_path):
-    built = wheel.build(LAYOUT, tmp_path / "dist", wheel.Plugin())
+    built = wheel.build(LAYOUT, tmp_path / "dist")
     check_libraries(built, tmp_path / "wheel", {"libtvm_dnnl_relax.so", "libdnnl.so.3"})
     with zipfile.ZipFile(built) as archive:
         names = set(archive.namelist())
         (name,) = (name for name in names if name.endswith(".dist-info/METADATA"))
         metadata = archive.read(name).decode()
-        (name,) = (name for name in names if name.endswith("licenses/CARRIED.md"))
+        (name,) = (name for name in names if name.endswith("/CARRIED.md"))
         carried = archive.read(name).decode()
+        (name,) = (name for name in names if name.endswith(".dist-info/sboms/sbom.cdx.json"))
+        materials = json.loads(archive.read(name))
+        onednn_sha256 = hashlib.sha256(archive.read("tvm_dnnl/libdnnl.so.3")).hexdigest()
     # It names what there is, and nothing of the other wheel.
     for path in re.findall(r"`(\w+(?:/[\w.]+)*)`", carried):
         if path.startswith(("tvm_", "dnnl_")):
             assert any(name == path or name.startswith(f"{path}/") for name in names), path
     assert {"LLVM", "PicoJSON", "hhb-tvm"}.isdisjoint(re.findall(r"[\w-]+", carried))
+    carried = {each["name"]: each for each in materials["components"]}
+    assert set(carried) == {"oneDNN", "apache-tvm-ffi"}
+    assert carried["oneDNN"]["version"] == "3.2.0"
+    assert carried["oneDNN"]["hashes"] == [{"alg": "SHA-256", "content": onednn_sha256}]
+    assert materials["metadata"]["component"]["version"] == tvm_dnnl.__version__
     libraries = {f"tvm_dnnl/{name}" for name in ("libtvm_dnnl_relax.so", "libdnnl.so.3")}
     assert libraries == {name for name in names if ".so" in name}
     assert not [name for name in names if name.startswith("tvm/") or "__pycache__" in name]
     assert any(name.endswith("licenses/oneDNN-LICENSE.txt") for name in names)
-    assert re.search("^Requires-Dist: apache-tvm<0.28,>=0.26.0$", metadata, re.MULTILINE)
-    assert "Requires-Dist: apache-tvm-ffi~=0.1.15.post2" in metadata
+    assert "Requires-Python: >=3.10\n" in metadata
+    assert re.search("^Requires-Dist: apache-tvm>=0.26.0$", metadata, re.MULTILINE)
+    assert "Requires-Dist: apache-tvm-ffi>=0.1.15.post2" in metadata
 
     venv.create(tmp_path / "venv", with_pip=False)
     python = tmp_path / "venv/bin/python"
@@ -311,6 +349,8 @@ def test_library_without_the_plugin_says_so(tmp_path):
     path = exported(tmp_path)
     done = subprocess.run(
         [sys.executable, "-c", "import sys, tvm; tvm.runtime.load_module(sys.argv[1])", path],
+        # TVM's switch for what has an entry point, as the installed plug-in does.
+        env={**os.environ, "TVM_DEVICE_BACKEND_AUTOLOAD": "0"},
         capture_output=True,
         text=True,
         timeout=100,

@@ -19,7 +19,7 @@
 import pytest
 
 torch = pytest.importorskip("torch")
-from tvm_dnnl._frontend.torch.simplify import is_true  # noqa: E402
+from tvm_dnnl.frontend._dnnl.torch.simplify import is_true  # noqa: E402
 
 from dnnl_relax.torch.checking import check  # noqa: E402
 

@@ -21,7 +21,7 @@ import pytest
 torch = pytest.importorskip("torch")
 import tvm_dnnl  # noqa: E402
 from tvm import relax  # noqa: E402
-from tvm_dnnl._frontend.torch import registration, views  # noqa: E402
+from tvm_dnnl.frontend._dnnl.torch import registration, views  # noqa: E402
 
 nn = torch.nn
 

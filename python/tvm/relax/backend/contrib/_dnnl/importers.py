@@ -73,7 +73,7 @@ def from_onnx(
         An op of the model is not supported. TVM's importer has more errors, of various types.
     """
     prepared = prepare(model, shape, constants)
-    from tvm_dnnl._frontend.onnx import open_shapes, registration  # require the package onnx
+    from tvm_dnnl.frontend._dnnl.onnx import open_shapes, registration  # require the package onnx
 
     registration.register()
     return open_shapes.import_model(prepared)
@@ -105,7 +105,7 @@ def from_exported_program(program) -> tvm.IRModule:
         cannot be imported, or not with the type that PyTorch gives it. The message names the node
         and the op, and says why.
     """
-    from tvm_dnnl._frontend.torch.program import import_program  # requires the package torch
+    from tvm_dnnl.frontend._dnnl.torch.program import import_program  # requires the package torch
 
     return import_program(program)
 
@@ -143,7 +143,7 @@ def from_tflite(
     tvm.error.OpNotImplemented
         Operators of the model have no converter, such as custom ones and variables.
     """
-    from tvm_dnnl._frontend.tflite.program import import_model  # requires the package tflite
+    from tvm_dnnl.frontend._dnnl.tflite.program import import_model  # requires the package tflite
 
     return import_model(model, shape)
 
@@ -223,13 +223,13 @@ def opened(model, shape=None, constants=None):
 
 def program_source(program, run: Callable, inputs) -> Source:
     """Return a program of `torch.export` as what a compiled model is compared with."""
-    from tvm_dnnl._frontend.torch.verify import ProgramSource  # requires the package torch
+    from tvm_dnnl.frontend._dnnl.torch.verify import ProgramSource  # requires the package torch
 
     return ProgramSource(program, run, inputs)
 
 
 def dynamo_graph(graph_module, build: Callable) -> Callable:
     """Return a graph of TorchDynamo as a function of tensors, which compiles it with `build`."""
-    from tvm_dnnl._frontend.torch.dynamo import Graph  # requires the package torch
+    from tvm_dnnl.frontend._dnnl.torch.dynamo import Graph  # requires the package torch
 
     return Graph(graph_module, build)
