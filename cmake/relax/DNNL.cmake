@@ -60,12 +60,6 @@ if(NOT __dnnl_wished STREQUAL "OFF")
   target_link_libraries(tvm_runtime_extra PRIVATE tvm_dnnl_objs "${DNNL_LIBRARY}")
   message(STATUS "Build with oneDNN")
 
-  # TVM's codegen in C++, where the tree has it and there is a runtime for what it writes.
-  if(EXISTS "${CMAKE_CURRENT_SOURCE_DIR}/src/runtime/extra/contrib/dnnl/tvm/json_runtime.cc")
-    tvm_file_glob(GLOB DNNL_CODEGEN_SRCS src/relax/backend/contrib/dnnl/*.cc)
-    list(APPEND COMPILER_SRCS ${DNNL_CODEGEN_SRCS})
-  endif()
-
   # The unit tests of the core, which need nothing of TVM. Built only when asked for:
   #   cmake --build . --target dnnl_core_cpptest
   tvm_file_glob(GLOB DNNL_CORE_TESTS tests/cpp-runtime/harness/*.cc tests/cpp-runtime/dnnl/core/*.cc)

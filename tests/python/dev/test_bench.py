@@ -2,7 +2,6 @@
 """The benchmark: what it measures, what it prints, and what it says when something is wrong."""
 
 import argparse
-import contextlib
 import re
 import types
 
@@ -15,13 +14,8 @@ from tvm.contrib.onednn import cpu
 from tvm.relay.op.contrib import dnnl
 from tvm.testing import dnnl as testing
 
-from scripts.bench import (
-    bench,
-    codegens,
-    peers,
-    rows,
-    throughput,
-)
+from scripts import options
+from scripts.bench import bench, codegens, peers, rows, throughput
 from scripts.console import Console
 from scripts.errors import SetupError
 from scripts.onnx_model import OnnxModel
@@ -32,41 +26,6 @@ NO_RECIPE = "there is no recipe for a QDQ model of it"
 def said(error):
     """Return what a person is told."""
     return str(error.value)
-
-
-def test_bench_measures_each_code_generator_in_a_process_of_its_own(monkeypatch):
-    asked = []
-
-    class Process(contextlib.nullcontext):
-        def ask(self, what, *words):
-            asked.append((self, what))
-            figures = {"build": {"compile_s": 1.25, "weights_mb": 123.4}, "load": {"load_ms": 2.0}}
-            return figures.get(what) or [0.004] * words[0]
-
-        def __enter__(self):
-            return self
-
-        def __exit__(self, *_):
-            asked.append((self, "end"))
-
-    monkeypatch.setattr(codegens, "process", Process)
-    args = parsed("--codegen", "--repeat", "1")
-    backends = bench.chosen_backends(args, {})
-    models = [workloads.WORKLOADS["cls"]]
-    labels, measured = bench.compare(models, ["float32"], backends, args, Console())
-    title = models[0].title
-    assert labels == [(title, "float32", "JSON"), (title, "float32", "C_SRC")]
-    lines = rows.render("batch 1", labels, measured).splitlines()
-    figures = ["1.25", "2.00", "4.00", "4.00..4.00", "1.00", "123"]
-    assert cells_of(lines)[-2:] == [
-        [title, "float32", "JSON", *figures[:-2], figures[-1]],
-        ["float32", "C_SRC", *figures],
-    ]
-    assert [what for _, what in asked] == [
-        *("build", "end", "load") * 2,
-        *("sample", "sample", "end", "end"),
-    ]
-    assert len({process for process, _ in asked}) == 4
 
 
 def test_bench_says_that_a_process_failed():
@@ -189,40 +148,37 @@ def parsed(*words):
     return parser.parse_args(words)
 
 
-@pytest.mark.parametrize(
-    "words, told",
-    [
-        (["m.onnx", "--models", "rec"], "m.onnx does not go with --models"),
-        (["m.onnx", "--open-dims"], "m.onnx does not go with --open-dims"),
-        (["--relax", "--codegen"], "--relax does not go with --codegen"),
-        (["--relax", "--callers"], "--relax does not go with --callers"),
-        (["--cache", "x", "--relax"], "--cache does not go with --relax"),
-        (["--relax", "--open-dims", "--tvm-alone"], "--tvm-alone does not go with --open-dims"),
-        (["--tvm-alone"], "--tvm-alone goes with --relax"),
-        (["--codegen", "--precision", "int8"], "--codegen does not go with --precision"),
-    ],
-)
-def test_bench_refuses_options_that_do_not_go_together(words, told):
+ALL_ROWS = "the table of the docs has all rows"
+REFUSED = {
+    "m.onnx --models rec": "m.onnx does not go with --models",
+    "m.onnx --open-dims": "m.onnx does not go with --open-dims",
+    "--relax --codegen": "--relax does not go with --codegen",
+    "--relax --callers": "--relax does not go with --callers",
+    "--cache x --relax": "--cache does not go with --relax",
+    "--relax --open-dims --tvm-alone": "--tvm-alone does not go with --open-dims",
+    "--tvm-alone": "--tvm-alone goes with --relax",
+    "--codegen --precision int8": "--codegen does not go with --precision",
+    "--write": "--write goes with --recurrent, --first or --accuracy",
+    "--precision int4-weights": "--precision int4-weights without --text",
+    "--accuracy --write --models cls": ALL_ROWS,
+    "--first --write --models cls": ALL_ROWS,
+    "--first --precision int8": "--first does not go with --precision",
+    "--first --relax": "--first does not go with --relax",
+    "--first --models no-such": "there is no model 'no-such'",
+    "--first --backends no-such": "there is no 'no-such'",
+    "--text --backends torch": "there is no 'torch'",
+    "--text --precision float16": "--precision float16 with --text",
+    "--text model.onnx": "--text does not go with model.onnx",
+}
+
+
+@pytest.mark.parametrize("words", REFUSED)
+def test_bench_refuses_options_that_do_not_go_together(words, monkeypatch):
+    # Other tests of this process may have imported TVM.
+    monkeypatch.setattr(options, "limit_threads", lambda threads: None)
     with pytest.raises(SetupError) as error:
-        bench.check(parsed(*words))
-    assert told in said(error)
-
-
-def test_bench_chooses_backends_by_mode():
-    def names(*words, relax=()):
-        rows = {name: peers.Backend(name, name, None) for name in relax}
-        return [backend.name for backend in bench.chosen_backends(parsed(*words), rows)]
-
-    assert names() == ["dnnl", "limit", "onnxruntime", "openvino"]
-    assert names("--backends", "tvm") == ["dnnl", "tvm"]
-    assert names("--busy", "2") == ["dnnl", "onnxruntime", "openvino"]
-    assert names("--open-dims", "--backends", "openvino") == ["dnnl", "static", "openvino"]
-    assert names("--callers")[:2] == ["many_callers", "one_caller"]
-    plugin = ("relax", "relax-tvm", "relax-static")
-    assert names("--relax", "--tvm-alone", relax=plugin)[:3] == ["relax", "relax-tvm", "dnnl"]
-    assert names("--relax", "--open-dims", relax=plugin)[:2] == ["relax", "relax-static"]
-    with pytest.raises(SetupError, match="--backends: there is no 'limit'"):
-        names("--open-dims", "--backends", "limit")
+        bench.main(parsed(*words.split()))
+    assert REFUSED[words] in said(error)
 
 
 def test_a_model_that_the_importer_cannot_read(tmp_path):

@@ -5,11 +5,10 @@ import math
 
 import numpy as np
 import pytest
-from dnnl_tests.models import accuracy, workloads
+from dnnl_tests.models import workloads
 
 from scripts import cli, options
 from scripts.bench import accuracy_table, peers
-from scripts.errors import SetupError
 
 
 def test_errors_are_relative():
@@ -24,14 +23,6 @@ def test_ratio_has_a_standard_error():
     assert accuracy_table.ratio_of([1.0, 4.0], [1.0, 1.0]) == pytest.approx((2, math.log(2)))
     ratio, error = accuracy_table.ratio_of([2.0], [1.0])
     assert ratio == pytest.approx(2) and math.isnan(error)
-
-
-def test_more_lines_to_read_are_words_of_the_first():
-    inputs = accuracy.examples(workloads.WORKLOADS["rec"], 6)
-    assert len(inputs) == 6
-    first = accuracy.examples(workloads.WORKLOADS["rec"])
-    for each, other in zip(inputs, first):
-        np.testing.assert_array_equal(*(value[name] for value in (each, other) for name in each))
 
 
 @pytest.fixture(autouse=True)
@@ -65,8 +56,3 @@ def test_table(capsys, tmp_path, monkeypatch):
     assert page.read_text(encoding="utf-8").endswith(f"{line}{accuracy_table.MARKS[1]}after\n")
     assert cli.run(["bench", "--accuracy", "1", "--precision", "float16"]) == 0
     assert "no kernels" in capsys.readouterr().out
-
-
-def test_some_models_are_not_written():
-    with pytest.raises(SetupError, match="the table of the docs has all rows"):
-        cli.run(["bench", "--accuracy", "--write", "--models", "cls"])

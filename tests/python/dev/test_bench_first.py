@@ -26,7 +26,6 @@ import pytest
 
 from scripts import cli, options
 from scripts.bench import first, first_table, first_worker, packages
-from scripts.errors import SetupError
 
 SECONDS = {"relax-library": 0.1, "onnxruntime": 0.2, "openvino": 0.4}
 
@@ -70,41 +69,6 @@ def test_table(asked, own_model, tmp_path, capsys):
     turns = [runtime for runtime, _ in asked[-3 * len(SECONDS) :]]
     there = list(SECONDS)
     assert turns == [*there, *reversed(there), *there]
-
-
-def test_the_table_goes_into_the_docs(asked, own_model, tmp_path, monkeypatch):
-    page = tmp_path / "recipes.md"
-    page.write_text("before\n" + "old\n".join(first_table.MARKS) + "after\n", encoding="utf-8")
-    monkeypatch.setattr(first_table, "PATH", page)
-    inputs = {"x": np.ones((3, 8), "float32"), "index": np.zeros(2, "int64")}
-    models = [first.Model.write(name, name, own_model, inputs, tmp_path) for name in "ab"]
-    monkeypatch.setattr(first_table, "_chosen", lambda args, folder: models)
-    assert cli.run(["bench", "--first", "--write", "--repeat", "3"]) == 0
-    begin, conditions, _, titles, rule, *rest = page.read_text(encoding="utf-8").splitlines()[1:]
-    assert begin + "\n" == first_table.MARKS[0] and "medians of 3 processes" in conditions
-    assert titles.startswith("| process | a | b | import | longest load |")
-    lines = [line for line in rest if line.startswith("|")]
-    assert len(lines) == len(first.TITLES) and {line.count("|") for line in lines} == {8}
-    assert any(line.startswith("| Relay, library | - | - | - |") for line in lines)
-    assert "a, Relay, library: takes more than 120 s" in rest and rest[-1] == "after"
-    assert (first_table.ROOT / "docs" / "recipes.md").read_text().count(first_table.MARKS[0]) == 1
-
-
-@pytest.mark.parametrize(
-    "argv, words",
-    [
-        (["--first", "--precision", "int8"], "--first does not go with --precision"),
-        (["--first", "--relax"], "--first does not go with --relax"),
-        (["--first", "--models", "no-such"], "there is no model 'no-such'"),
-        (["--first", "--backends", "no-such"], "there is no 'no-such'"),
-        (["--first", "--write", "--models", "cls"], "the table of the docs has all rows"),
-        (["--write"], "--write goes with --recurrent, --first or --accuracy"),
-    ],
-    ids=["precision", "relax", "models", "backends", "some-models", "write"],
-)
-def test_options(asked, argv, words):
-    with pytest.raises(SetupError, match=words):
-        cli.run(["bench", *argv])
 
 
 def test_a_process(own_model, tmp_path):

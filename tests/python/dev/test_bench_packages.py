@@ -2,14 +2,11 @@
 """Models of packages: their table, its explanations, and its place in the documentation."""
 
 import argparse
-import shutil
 import types
 
 import pytest
-from dnnl_tests.models import workloads
 
-from scripts.bench import coverage, packages, peers, tasks
-from scripts.console import Console
+from scripts.bench import packages, tasks
 from scripts.errors import SetupError
 from scripts.files import write_between
 
@@ -23,27 +20,6 @@ def test_models_of_packages(own_model, monkeypatch):
     assert cells[:3] == [report.total, report.offloaded, report.partitions]
     assert cells[1] >= 1 and float(cells[4]) < 1e-6 and float(cells[5]) > 0 and cells[7] == "-"
     assert "nn.dense" in {row["op"] for row in primitives}
-
-
-def test_coverage_says_which_pass_runs(own_model, tmp_path, monkeypatch, capsys):
-    notes = []
-    monkeypatch.setattr(Console, "note", lambda self, text, *_: notes.append(text))
-    flags = dict.fromkeys(
-        ["write", "time", "report", "packages", "relax", "first", "by_task", "architectures"],
-        False,
-    )
-    args = argparse.Namespace(models="", threads=1, repeat=1, **flags)
-    monkeypatch.setattr(
-        workloads, "WORKLOADS", {"a": peers.own_workload(own_model, [("x", (3, 8))])}
-    )
-    assert coverage.main(args) == 0 and any("passes, now" in note for note in notes)
-    notes.clear()
-    monkeypatch.setitem(packages.SHAPES, "rec-own.onnx", {"x": (3, 8)})
-    (tmp_path / "package").mkdir()
-    shutil.copy(own_model, tmp_path / "package")
-    assert packages.main(args, tmp_path, Console()) == 0
-    assert any("passes, now" in note for note in notes)
-    assert capsys.readouterr().out.count("rec-own") == 2
 
 
 def test_models_of_packages_that_are_slow_or_cut_are_explained():

@@ -35,10 +35,3 @@ def test_recurrent_layers(op, precision, tmp_path, monkeypatch):
     assert line[-2:] == ["-", "-"]
     *_, line = recurrent.markdown([row], "a CPU", 1).splitlines()
     assert line.startswith(f"| small | {precision} | Relay |")
-
-
-def test_layers_on_each_other(tmp_path, monkeypatch):
-    monkeypatch.setitem(recurrent.LAYERS, "two", ("RNN", "forward", 3, 8, 16, 2))
-    case = recurrent.LayerCase("two", tmp_path, 1, "float32")
-    row = recurrent.row_of(peers.measure_cases([case], BACKENDS[:2], 1, Console()))
-    assert row["relay"]["error"] < 1e-5 and row["relay"]["offloaded"] > 1

@@ -4,7 +4,6 @@
 import argparse
 import json
 
-import numpy as np
 import onnx
 import pytest
 from tvm.contrib.onednn import cpu
@@ -123,14 +122,3 @@ def test_profile(network, tmp_path, monkeypatch, capsys):
     assert (row["microseconds"], row["microseconds_alone"]) == (10.0, 5.0)
     with pytest.raises(SetupError, match="--precision int8: there is no recipe"):
         profile.main(parser.parse_args([*words, "--precision", "int8"]))
-
-
-def test_tvm_alone_runs_once_in_a_turn(network, tmp_path):
-    path = str(tmp_path / "m.onnx")
-    onnx.save(network.model(), path)
-    case = peers.Case(peers.own_workload(path, [("x", (1, 3, 8, 8))]), 1)
-    process = Process()
-    assert relax.Relax(process).prepare_alone(case).sample(25) == [0.5]
-    (_, _, _, shapes, _, precision, _, prune), (_, [(_, inputs)], *times) = process.asked
-    assert (shapes, precision, prune, times) == ({"x": (1, 3, 8, 8)}, None, None, [1, 0])
-    assert np.array_equal(inputs["x"], case.inputs["x"])

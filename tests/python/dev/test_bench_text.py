@@ -112,28 +112,3 @@ def test_no_length_of_a_new_token_is_repeated(processes):
         lengths = [n for who, begin, *_ in asked if who == name for n in range(begin, begin + 10)]
         assert len(lengths) == len(set(lengths)) == 20
     assert {name for name, *_ in Process.asked} == {"relax", "onnxruntime"}
-
-
-def test_shorter_pasts_leave_out_long_prompts(processes, capsys):
-    cli.run(["bench", "--text", "--repeat", "1", "--pasts", "64", "--precision", "float32"])
-    assert max(length for _, length, *_ in Process.asked) == text.PROMPTS[0]
-    assert "prompt of 512" not in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    "argv, words",
-    [
-        (["--backends", "torch"], "there is no 'torch'"),
-        (["--precision", "float16"], "--precision float16 with --text"),
-        (["model.onnx"], "--text does not go with model.onnx"),
-    ],
-    ids=["backend", "precision", "model"],
-)
-def test_options(processes, argv, words):
-    with pytest.raises(SetupError, match=words):
-        cli.run(["bench", "--text", *argv])
-
-
-def test_precisions_of_language_models_need_one():
-    with pytest.raises(SetupError, match="--precision int4-weights without --text"):
-        cli.run(["bench", "--precision", "int4-weights"])

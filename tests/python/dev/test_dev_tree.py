@@ -47,11 +47,6 @@ def hooked(package, text=LOADER):
     return path
 
 
-def test_the_library_is_opened_behind_libtvm(tmp_path):
-    text = hooked(tmp_path).read_text()
-    assert text.index("ctypes.CDLL(lib_path[0]") < text.index("    _load_dnnl_library()\n")
-
-
 @pytest.mark.parametrize("line", ["def _load_lib():\n", "    lib = ctypes.CDLL(lib_path[0], "])
 def test_a_loader_without_the_anchor_is_an_error(tmp_path, line):
     with pytest.raises(SetupError, match="does not fit tvm/_ffi/base.py"):
@@ -81,12 +76,6 @@ def test_the_hook_opens_the_library_that_lies_beside_the_tree(tmp_path):
     path = f"{tmp_path}/lib/libtvm_dnnl.so"
     assert f"ImportError: the oneDNN backend {path} cannot be opened: {path}: file" in result.stderr
     assert "LD_LIBRARY_PATH" in result.stderr
-
-
-def test_the_variable_names_another_library(tmp_path):
-    result = run_loader(tmp_path, TVM_DNNL_LIBRARY="/elsewhere/libtvm_dnnl.so")
-    assert result.returncode == 0
-    assert "/elsewhere/libtvm_dnnl.so is not there" in result.stderr
 
 
 @pytest.fixture
@@ -134,34 +123,6 @@ def test_a_file_of_the_wheel_that_ours_replaces_never_comes_back(overlay):
     ours.unlink()
     overlay.sync()
     assert not (overlay.target / tree.REPLACED[0]).exists()
-
-
-def test_an_interrupted_copy_forgets_no_file(overlay, monkeypatch):
-    (source(overlay) / "tvm/c.py").write_text("ours c")
-    put = overlay._put
-
-    def interrupted(name, data):
-        put(name, data)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(overlay, "_put", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        overlay.sync()
-    monkeypatch.undo()
-    assert overlay.changes() == (["tvm/c.py"], [])
-    # Both files are known: when they leave the overlay now, they are taken away.
-    (source(overlay) / "tvm/a.py").unlink()
-    (source(overlay) / "tvm/c.py").unlink()
-    overlay.sync()
-    assert (overlay.target / "tvm/a.py").read_text() == "wheel a"
-    assert not (overlay.target / "tvm/c.py").exists()
-
-
-def test_caches_and_hidden_files_are_not_overlaid(overlay):
-    (source(overlay) / "tvm/__pycache__").mkdir()
-    (source(overlay) / "tvm/__pycache__/a.cpython-311.pyc").write_bytes(b"")
-    (source(overlay) / "tvm/.a.py.swp").write_bytes(b"")
-    assert overlay.changes() == (["tvm/a.py"], [])
 
 
 def make_wheel(path, files):

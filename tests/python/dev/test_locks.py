@@ -2,7 +2,6 @@
 """Locks of set-up: who waits for whom, says so, and does not wait for itself."""
 
 import contextlib
-import re
 import shutil
 import subprocess
 import sys
@@ -55,20 +54,6 @@ def test_a_second_set_up_waits_for_the_first(tmp_path):
         assert second.poll() is None
     out, err = second.communicate(timeout=PATIENCE)
     assert (out, second.returncode, err) == ("inside\n", 0, "")
-
-
-def test_what_waits_says_for_how_long(tmp_path):
-    lock = tmp_path / "build/.lock"
-    with locked(lock):
-        second = started(
-            "Console.interval = 0.1\nwith exclusive(Path(sys.argv[2]), Console()): pass", lock
-        )
-        lines = [second.stderr.readline() for _ in range(4)]
-    _, err = second.communicate(timeout=PATIENCE)
-    assert lines[0].startswith("waiting for another set-up") and lines[1] == "waiting ...\n"
-    for line in lines[2:]:
-        assert re.fullmatch(r"waiting +\d+\.\d s\n", line)
-    assert re.fullmatch(r"waiting +\d+\.\d s  done", err.splitlines()[-1])
 
 
 def test_a_process_does_not_wait_for_itself(layout):
@@ -130,16 +115,6 @@ def test_nothing_is_replaced_while_a_process_runs_in_it(layout):
     assert (folder / "model").is_file() and waiting.poll() is None
     assert user.communicate("go on\n", timeout=PATIENCE)[0] == "runs"
     assert waiting.wait(PATIENCE) == 0 and not folder.exists()
-
-
-def test_who_shares_says_what_it_waits_for(tmp_path):
-    lock = tmp_path / "build/.in-use"
-    with locked(lock) as first:
-        second = started("share(Path(sys.argv[2]), Console())", lock)
-        said = f"waiting for a set-up that replaces this environment (process {first.pid} ["
-        assert second.stderr.readline().startswith(said)
-    second.communicate(timeout=PATIENCE)
-    assert second.returncode == 0
 
 
 def test_what_a_killed_set_up_has_started_ends_before_the_next_one(tmp_path):
@@ -210,13 +185,5 @@ def test_a_kill_while_all_is_removed(layout, monkeypatch):
         with pytest.raises(KeyboardInterrupt):
             clean(layout, Console())
     assert not layout.venv.exists()
-    clean(layout, Console())
-    assert sorted(layout.build.iterdir()) == sorted([layout.lock, layout.in_use])
-
-
-def test_clean_leaves_the_lock_files(layout):
-    """Who waits for one would hold a file that is gone, and somebody else a new one."""
-    (layout.build / "venv/bin").mkdir(parents=True)
-    (layout.build / ".machine").write_text("stamp")
     clean(layout, Console())
     assert sorted(layout.build.iterdir()) == sorted([layout.lock, layout.in_use])

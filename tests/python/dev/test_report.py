@@ -1,22 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """`dev.py report`: what it prints, what it writes, and its errors."""
 
-import io
 import json
 
-import numpy as np
 import onnx
 import pytest
-import tvm
 from dnnl_tests.models.onnx_networks import Network
-from tvm import relay
-from tvm.relay.op.contrib import dnnl
-from tvm.testing import dnnl as testing
 
 from scripts import cli
-from scripts.console import Console, passes_noted
 from scripts.errors import SetupError
-from scripts.onnx_model import OnnxModel
 
 
 @pytest.fixture
@@ -123,47 +115,3 @@ def test_files_that_are_no_models(tmp_path):
     (tmp_path / "text.onnx").write_text("not a model")
     with pytest.raises(SetupError, match="is no ONNX model"):
         run([str(tmp_path / "text.onnx")])
-
-
-@pytest.fixture
-def notes(monkeypatch):
-    """What steps note."""
-    told = []
-    monkeypatch.setattr(Console, "note", lambda self, *words: told.append(words))
-    return told
-
-
-def test_passes_are_noted_while_they_run(notes):
-    """In a context of its own, with the options of the one around; also what compiles notes."""
-    x = relay.var("x", shape=(1, 8, 6, 6))
-    weight = relay.const(np.ones((8, 8, 3, 3), "float32"))
-    conv = relay.nn.conv2d(x, weight, channels=8, kernel_size=(3, 3))
-    mod = tvm.IRModule.from_expr(relay.atan(conv))
-    options = {"relay.ext.dnnl.options": {"exclude": "nn.conv2d"}}
-    context = tvm.transform.PassContext(config=options)
-    with context, Console().step("build"), passes_noted():
-        partitioned = dnnl.partition_for_dnnl(mod)
-        count = len(notes)
-        assert count > 0 and dnnl.offload_report(partitioned).offloaded == 0
-        testing.build(partitioned)
-    assert any("FuseOps" in note for note, *_ in notes[count:])
-    count = len(notes)
-    testing.build(mod)
-    assert len(notes) == count
-
-
-def test_nodes_are_noted_while_they_are_imported(model, notes):
-    with Console().step("import"):
-        OnnxModel(model, {"x": (1, 3, 8, 8)}).to_relay()
-    nodes = [told for told in notes if told[-1] == 3]
-    assert nodes == [("import Conv", 1, 3), ("import Relu", 2, 3), ("import Atan", 3, 3)]
-
-
-@pytest.mark.parametrize("terminal", [True, False])
-def test_a_step_tells_how_far_it_is(terminal):
-    stream = io.StringIO()
-    stream.isatty = lambda: terminal
-    console = Console(stream)
-    console.note("import Conv", 5, 20)
-    bar = "[#####...............] " if terminal else ""
-    assert console._note == f"{bar}5 of 20, import Conv"

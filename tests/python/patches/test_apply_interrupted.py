@@ -144,14 +144,6 @@ def test_killed_at_every_step(case, states, request):
         assert snapshot(tree) == known[end], f"killed at step {at} of {steps}"
 
 
-def test_killed_again_and_again(states, checkout):
-    known, fresh = states
-    tree = fresh("pristine")
-    assert run_and_kill(count_steps(tree, checkout) * 2 // 3, fresh("pristine"), checkout)
-    assert next(at for at in range(1, 200) if not run_and_kill(at, tree, checkout, "--reverse")) > 1
-    assert snapshot(tree) == known["pristine"]
-
-
 @pytest.mark.parametrize("flags", [[], ["--link"]], ids=["copy", "link"])
 def test_the_next_run_goes_on_after_an_error(flags, states, checkout):
     known, fresh = states

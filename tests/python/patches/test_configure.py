@@ -188,21 +188,3 @@ def test_libinfo_compiles(build, codegen, version):
 def test_config_cmake_of_the_tree_names_the_option(build):
     text = (build.tree / "cmake/config.cmake").read_text()
     assert "\nset(USE_DNNL_CODEGEN OFF)\n" in text
-
-
-@pytest.mark.parametrize("value", ["MAYBE", "json runtime", "2"])
-def test_wrong_value_names_the_right_ones(build, value):
-    assert build.configure(USE_DNNL_CODEGEN=f'"{value}"') != 0
-    assert f'USE_DNNL_CODEGEN is "{value}"' in build.output
-    assert "ON, JSON, C_SRC or OFF" in build.output
-
-
-@pytest.mark.parametrize("one, other", [("JSON", "C_SRC"), ("C_SRC", "JSON"), ("C_SRC", "ON")])
-def test_contradiction_is_an_error(build, one, other):
-    assert build.configure(USE_DNNL=one, USE_DNNL_CODEGEN=other) != 0
-    assert f"USE_DNNL={one} contradicts USE_DNNL_CODEGEN={other}" in build.output
-
-
-def test_missing_onednn_is_an_error(build, tmp_path):
-    assert build.configure(USE_DNNL=str(tmp_path), USE_DNNL_CODEGEN="ON") != 0
-    assert "was not found" in build.output and "Set USE_DNNL" in build.output.replace("set", "Set")

@@ -14,7 +14,6 @@ from scripts.patchset.patch_set import RELAX, PatchSet
 
 SOURCES = "src/runtime/extra/contrib/"
 BLAS = SOURCES + "cblas/dnnl_blas.cc"
-CODEGEN = "src/relax/backend/contrib/dnnl/codegen.cc"
 PROJECT = """\
 cmake_minimum_required(VERSION 3.18)
 project(tvm CXX)
@@ -26,9 +25,6 @@ add_library(tvm_ffi_header INTERFACE)
 add_library(tvm_runtime_extra_defs INTERFACE)
 target_compile_definitions(tvm_runtime_extra_defs INTERFACE TVM_FFI_EXPORTS)
 include(cmake/modules/contrib/DNNL.cmake)
-if(COMPILER_SRCS)
-  add_library(tvm_compiler_objs OBJECT ${COMPILER_SRCS})
-endif()
 """
 
 pytestmark = pytest.mark.skipif(shutil.which("cmake") is None, reason="cmake is not installed")
@@ -94,24 +90,6 @@ def test_sources(tree, value):
 def test_off(tree):
     code, output, commands = configure(tree, USE_DNNL="OFF")
     assert (code, set(commands)) == (0, {"extra.cc"}), output
-
-
-def test_the_first_commit_alone(tree):
-    """It is the CMake files; TVM's runtime for oneDNN 2 is still there and must not be built."""
-    shutil.rmtree(tree / SOURCES / "dnnl")
-    shutil.rmtree(tree / "tests")
-    write(tree / SOURCES / "dnnl", {"dnnl_json_runtime.cc": "", "dnnl_utils.cc": ""})
-    write(tree, {CODEGEN: ""})
-    code, output, commands = configure(tree, USE_DNNL=tree.parent / "onednn")
-    assert (code, set(commands)) == (0, {"extra.cc", BLAS}), output
-
-
-def test_tvm_codegen(tree):
-    """TVM's codegen is built in the commits that have a runtime for its modules, until it goes."""
-    write(tree, {CODEGEN: ""})
-    code, output, commands = configure(tree, USE_DNNL=tree.parent / "onednn")
-    assert code == 0, output
-    assert CODEGEN in commands
 
 
 @pytest.mark.parametrize(
