@@ -22,7 +22,6 @@ RULES = (
     (r"tests/python/relax/|src/runtime/extra/|python/tvm/relax/|scripts/plugin/", (RELAX,)),
     (rf"{STAGES}(\w+)/(rows/)?\w+\.\w+$", (STAGES + "{0}",)),
     (rf"{STAGES}interrupted", (STAGES + "partition", RELAX)),
-    (rf"{STAGES}malformed", (STAGES + "runtime", RELAX)),
     (rf"{STAGES}\w+\.py$", (FIRST, STAGES + "fusion")),
     (r"tests/python/(dev|patches|apps|graph)/", ("tests/python/{0}",)),
     (r"src/runtime/contrib/dnnl/core/(?:ops|kernels)/", (STAGES + "ops", FIRST)),

@@ -23,6 +23,7 @@ is accepted must have a reason for each draw. On a CPU without bfloat16 or float
 are written and inferred as for one that has them.
 """
 
+import itertools
 from types import SimpleNamespace
 
 import numpy as np
@@ -33,6 +34,8 @@ from dnnl_tests.net import COUNTS, TRIES, check_op
 from dnnl_tests.pretended_cpu import every_dtype
 from tvm import relax, tirx
 from tvm.contrib.onednn import cpu
+from tvm.contrib.onednn.ir.dim import substituted, symbols_in
+from tvm.contrib.onednn.ir.op import infer
 from tvm.contrib.onednn.ops.evaluate import evaluate
 from tvm.contrib.onednn.ops.recurrent import GATES
 from tvm.contrib.onednn.ops.rules import Rules
@@ -40,13 +43,16 @@ from tvm.contrib.onednn.ops.table import TABLE
 from tvm.contrib.onednn.options import Options
 from tvm.contrib.onednn.rewrites.decompose import DECOMPOSITIONS
 from tvm.relax import op
+from tvm_dnnl._dnnl import registration
+from tvm_dnnl._dnnl.codegen import compile_partitions
 from tvm_dnnl._dnnl.ops import ROWS
 from tvm_dnnl._dnnl.reader import RelaxGraph
 from tvm_dnnl._dnnl.reading import constant_of, is_constant, short_name
 
 from dnnl_relax.ops.draws import DRAWS, NOT_DRAWN, SIZES, Draw
-from dnnl_relax.ops.test_infer import STATIC, partitions, runtime_module, types_of
 
+# TVM ends the process when it infers the type of one with open channels.
+STATIC = {"nn.pixel_shuffle"}
 # What TVM 0.27 computes otherwise than declared, or not at all. They have cases by hand.
 WRONG_IN_TVM = {
     "nn.conv2d": "reads a kernel layout with W before H as if it were the other way round",
@@ -56,6 +62,7 @@ WRONG_IN_TVM = {
 }
 # A number may be off by so much, relative to the largest one; an integer by one.
 RTOL = {"float32": 2e-5, "bfloat16": 2.0**-7, "float16": 2.0**-10}
+registration.register()  # asks the CPU
 HAS = {dtype: cpu.computes(dtype) for dtype in RTOL} | {"int8": True, "uint8": True, "bool": True}
 
 
@@ -99,6 +106,39 @@ def draw(name, dtype, seed, is_open):
     # What Relax raises has many types.
     except Exception:  # pylint: disable=broad-except
         return None
+
+
+def partitions(mod):
+    return [
+        func
+        for func in mod.functions.values()
+        if isinstance(func, relax.Function) and "Codegen" in (func.attrs or {})
+    ]
+
+
+def constants_of(func):
+    """Return the constants of a partition, each once."""
+    constants = []
+
+    def visit(expr):
+        if is_constant(expr) and expr not in constants:
+            constants.append(expr)
+
+    relax.analysis.post_order_visit(func, visit)
+    return constants
+
+
+def runtime_module(func):
+    """Return the runtime module of a partition, not initialised."""
+    names = {constant: f"c{k}" for k, constant in enumerate(constants_of(func))}
+    (module,) = compile_partitions([func], {}, names)
+    return module
+
+
+def types_of(type_):
+    """Return the types of tensors as the runtime writes them."""
+    fields = type_.fields if isinstance(type_, relax.TupleType) else [type_]
+    return [f"{each.dtype} {[int(dim) for dim in each.shape.values]}" for each in fields]
 
 
 _EDGES = ("qnn.dequantize", "qnn.quantize")
@@ -149,13 +189,7 @@ def wrong_numbers(mod, func, with_tvm=False):
 
     With `with_tvm`, or other numbers than TVM alone, unless that cannot compile it.
     """
-    constants = []
-
-    def visit(expr):
-        if is_constant(expr) and expr not in constants:
-            constants.append(expr)
-
-    relax.analysis.post_order_visit(func, visit)
+    constants = constants_of(func)
     module, symbol = runtime_module(func), str(func.attrs["global_symbol"])
     read = [constants[int(str(name)[1:])] for name in module["get_const_vars"]()]
     module["__init_" + symbol]([getattr(c, "value", None) or c.data for c in read])
@@ -218,6 +252,28 @@ def graph_of(mod):
     return RelaxGraph(mod, mod["main"])
 
 
+def sizes_of(type_):
+    """Return a type's sizes, in which a symbol is the number in its name, and its data type."""
+    symbols = (symbol for dim in type_.dims for symbol in symbols_in(dim))
+    sizes = {symbol.key: int(symbol.key[-1][1:]) for symbol in symbols}
+    return [type_.dtype, *(substituted(dim, sizes) for dim in type_.dims)]
+
+
+def graph_problems(mod):
+    """Return where the graph infers other types than Relax; either may not know a size."""
+    problems, rules = [], Rules(TABLE)
+    for node in graph_of(mod).nodes:
+        if not node.is_call or node.unsupported or node.name not in TABLE or rules.refusal(node):
+            continue
+        types = infer(node.name, node.args, node.attrs)
+        types = types if isinstance(types, tuple) else (types,)
+        got, wanted = (list(map(sizes_of, each)) for each in (types, node.results))
+        pairs = (pair for each in zip(got, wanted, strict=True) for pair in zip(*each, strict=True))
+        if any(None not in pair and pair[0] != pair[1] for pair in pairs):
+            problems.append(f"the graph infers {got} of {node.name}, not {wanted}")
+    return problems
+
+
 def check(mod, is_open, is_accepted):
     """Partition a module of which an op is accepted, or none; return what is wrong."""
     try:
@@ -251,16 +307,26 @@ def test_rows_are_those_of_the_table():
                 assert short_name(node.origin.native.value) in TABLE[node.name].relax_ops
 
 
-def test_each_op_of_the_table_is_drawn():
+def test_each_row_is_drawn():
+    # Functions of TIR, which are no ops of Relax.
+    layers = (f"relax.{name}" for name in GATES)
+    assert {f"relax.{name}" for name in (*DRAWS, *NOT_DRAWN)} == {*ROWS, *layers}
     named = {name for row in TABLE.values() for name in row.relax_ops if name not in TABLE}
-    drawn = {*DRAWS, *NOT_DRAWN, *TABLE}
-    assert named <= drawn, named - drawn
+    assert named <= {*DRAWS, *NOT_DRAWN, *TABLE}
 
 
-@pytest.mark.parametrize("count", COUNTS)
+# More than of Relay, for which `graphs/test_infer.py` draws further calls.
+@pytest.mark.parametrize("count", [3, *COUNTS[1:]])
 @pytest.mark.parametrize("name", DRAWS)
 def test_net(name, count):
     check_op(name, list(DRAWS).index(name), count, combination)
+
+
+@pytest.mark.parametrize("name", DRAWS)
+def test_what_the_graph_infers(name):
+    for seed, is_open in itertools.product(range(3 * TRIES), (False, True)):
+        mod = draw(name, "float32", seed, is_open)
+        assert mod is None or not graph_problems(mod), mod.script()
 
 
 # Draws of an op that are compared with TVM.

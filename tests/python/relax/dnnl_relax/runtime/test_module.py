@@ -26,7 +26,6 @@ import numpy as np
 import pytest
 import tvm_dnnl  # noqa: F401, it registers the runtime
 import tvm_ffi
-from dnnl_tests.malformed import MUTATIONS, NAMES, TEXTS
 from dnnl_tests.version_1 import in_version_1
 
 from dnnl_relax.runtime import graphs
@@ -94,27 +93,23 @@ def test_binary_form():
         load((2**60).to_bytes(8, "little") + b"f")
 
 
-@pytest.mark.parametrize("change, message", MUTATIONS.values(), ids=MUTATIONS.keys())
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (lambda graph: graph["nodes"][3].update(inputs=[[4, 0, 0]]), "earlier node"),
+        (lambda graph: graph["nodes"][3]["attrs"].update(dtype=["flaot32"]), "unknown type"),
+        (lambda graph: graph.pop("heads"), '"heads" is missing'),
+        (lambda graph: graph["nodes"][1].update(name="v"), "no constant of this name"),
+        (lambda graph: graph.update(symbol=1), "cannot be read"),
+    ],
+)
 def test_damaged_graph(change, message):
+    """The error names the module. The tests of the reader in C++ have the other kinds."""
     graph = graphs.conv()
     change(graph)
-    with pytest.raises(Exception) as error:
+    with pytest.raises(Exception, match=message) as error:
         graphs.create(graph)
-    assert message in str(error.value)
     assert f"'{graphs.SYMBOL}'" in str(error.value)
-
-
-@pytest.mark.parametrize("change", TEXTS.values(), ids=TEXTS.keys())
-def test_text_that_is_no_graph(change):
-    with pytest.raises(Exception, match="cannot be read") as error:
-        graphs.create(change(json.dumps(graphs.conv())))
-    assert f"'{graphs.SYMBOL}'" in str(error.value)
-
-
-@pytest.mark.parametrize("names, message", NAMES.values(), ids=NAMES.keys())
-def test_names_of_constants(names, message):
-    with pytest.raises(Exception, match=message):
-        graphs.create(graphs.conv(), names(["w", "b", "s"]))
 
 
 def test_escapes():
