@@ -348,4 +348,5 @@ def test_all_quantized_ops_that_stay():
     mod = module(DATA.dequantize(y), relay.nn.softmax(var("z", 64, 256)))
     report = dnnl.offload_report(partition(mod, exclude=["qnn.add", "qnn.quantize"], prune=False))
     assert "quantized ops that stay on TVM: 1 x qnn.add, 1 x qnn.quantize. Others" in str(report)
+    assert "docs/int8.md" in str(report)
     assert "quantized ops" not in str(dnnl.offload_report(mod)), "not partitioned"
