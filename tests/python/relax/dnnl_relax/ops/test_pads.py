@@ -30,7 +30,6 @@ from tvm.relax.frontend.onnx import from_onnx
 from dnnl_relax.modules import (
     X4,
     check,
-    check_case,
     compiled,
     composites,
     conv,
@@ -88,27 +87,11 @@ def _pad(builder, x, value=0.0):
 
 
 CONV = {"dnnl.conv2d": 1}
-# Relay's tests have the other cases, and those that are kept: `rewrites/test_fold_pad.py`.
-CASES = {
-    "conv2d": (lambda b, x: conv(b, _pad(b, x)), CONV),
-    "max-of-infinity": (
-        lambda b, x: op.nn.max_pool2d(_pad(b, x, -np.inf), (3, 3)),
-        {"dnnl.max_pool2d": 1},
-    ),
-    "average": (lambda b, x: op.nn.avg_pool2d(_pad(b, x), (3, 3)), {"dnnl.avg_pool2d": 1}),
-    "kept": (lambda b, x: conv(b, _pad(b, x, 1.0)), {**CONV, "dnnl.pad": 1}),
-}
-# What is before the pad stays on TVM.
+# What is before the pad stays on TVM. What is folded at all is in `rewrites/test_fold_pad.py`.
 BEHIND_OTHERS = {
     "refused": lambda b, x: b.emit(op.nn.softplus(x, beta=2.0)),
     "without-a-row": lambda b, x: b.emit(op.atan(x)),
 }
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_folded(case):
-    build, wanted = CASES[case]
-    check_case(build, [X4], wanted)
 
 
 @pytest.mark.parametrize("case", BEHIND_OTHERS)

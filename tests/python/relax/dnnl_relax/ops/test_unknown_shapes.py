@@ -25,8 +25,8 @@ from tvm.contrib.onednn.ops.recurrent import GATES
 from tvm.relax import op
 from tvm_dnnl._dnnl.ops import ROWS
 
-from dnnl_relax.modules import X4, compiled, composites, const, module, rand, run, var
-from dnnl_relax.ops import test_composites, test_decompose, test_norms, test_scales
+from dnnl_relax.modules import compiled, composites, const, module, rand, run, var
+from dnnl_relax.ops import test_composites, test_decompose, test_norms
 from dnnl_relax.ops.draws import DRAWS
 from dnnl_relax.ops.test_net import draw
 from dnnl_relax.partition import test_rewrites
@@ -69,8 +69,6 @@ def _cases():
     for tests in (test_composites, test_decompose, test_norms):
         for name, (build, params, _) in tests.CASES.items():
             yield f"{tests.__name__}-{name}", module(build, *params)
-    for name, (build, _) in test_scales.CASES.items():
-        yield f"scales-{name}", module(build, X4)
     for name, (build, _) in test_rewrites.IN_8_BITS.items():
         yield f"bits-{name}", module(build, IMAGES)
 

@@ -209,45 +209,6 @@ def test_shared_operand_of_two_partitions():
     )
 
 
-def test_quantized_batches_that_broadcast():
-    """In one kernel of 8 bits; no sum of products lies between two steps of the result."""
-
-    def build(builder, *operands):
-        scale, zero = relax.const(0.0371, "float32"), relax.const(3, "int8")
-        reals = [builder.emit(op.dequantize(each, scale, zero, axis=1)) for each in operands]
-        y = builder.emit(op.matmul(*reals))
-        return op.quantize(y, scale, zero, axis=1, out_dtype="int8")
-
-    shapes = (2, 1, 5, 8), (3, 8, 4)
-    random = np.random.default_rng(0)
-    check(
-        module(build, *(var(f"x{k}", *shape, dtype="int8") for k, shape in enumerate(shapes))),
-        {"dnnl.qnn.batch_matmul_quantize": 1},
-        *(random.integers(-9, 9, shape).astype("int8") for shape in shapes),
-        tolerance=0,
-    )
-
-
-@pytest.mark.parametrize("name", ["relu", "leakyrelu", "gelu"])
-def test_quantized_unary(name):
-    """Between dequantize and quantize it is one kernel; no result lies between two steps."""
-
-    def build(builder, x):
-        zero = relax.const(3, "uint8")
-        y = builder.emit(op.dequantize(x, relax.const(0.05, "float32"), zero, axis=1))
-        y = builder.emit(getattr(op.nn, name)(y))
-        return op.quantize(y, relax.const(0.0371, "float32"), zero, axis=1, out_dtype="uint8")
-
-    x = np.arange(240).reshape(2, 5, 24).astype("uint8")
-    composite = {"leakyrelu": "leaky_relu", "gelu": "gelu_erf"}.get(name, name)
-    check(
-        module(build, var("x", *x.shape, dtype="uint8")),
-        {f"dnnl.qnn.{composite}_quantize": 1},
-        x,
-        tolerance=0,
-    )
-
-
 def test_weight_that_stays():
     """A matmul has the weight of a dense on oneDNN, and its own on TVM."""
     mod = module(lambda b, x: op.matmul(x, const(8, 3)), X3)

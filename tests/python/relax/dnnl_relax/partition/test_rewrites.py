@@ -14,11 +14,10 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Rewrites: positions that nothing reads are left out, and elements are moved in 8 bits."""
+"""Rewrites: elements are moved in 8 bits, and indices are known."""
 
 import numpy as np
 import pytest
-import tvm
 import tvm_dnnl
 from tvm import relax
 from tvm.relax import op
@@ -29,102 +28,14 @@ from dnnl_relax.modules import (
     composites,
     const,
     module,
-    partitions,
     rand,
     run,
     var,
 )
 
-X = var("x", 1, 6, 12, 16)
-
-
-def conv(builder, x, kernel=3, strides=1, seed=1):
-    weight = const(6, 6, kernel, kernel, seed=seed)
-    return builder.emit(op.nn.conv2d(x, weight, strides=strides, padding=kernel // 2))
-
 
 def relu(builder, x):
     return builder.emit(op.nn.relu(x))
-
-
-def every(builder, x, *strides, seed=1):
-    """A 1x1 convolution that reads every so many spatial positions."""
-    return conv(builder, x, 1, strides, seed)
-
-
-def _residual(builder, x):
-    """Two convolutions skip the same spatial positions of a sum."""
-    y = builder.emit(op.add(conv(builder, x), x))
-    y = relu(builder, builder.emit(op.multiply(y, const(1, 6, 1, 1))))
-    return op.add(every(builder, y, 2, 2), every(builder, y, 2, 2, seed=2))
-
-
-def _read_in_full(builder, x):
-    y = relu(builder, conv(builder, x))
-    return relax.Tuple([y, every(builder, y, 2, 2)])
-
-
-# By name: the function, the strides of its convolutions afterwards, and how many residuals are
-# subsampled. Relay's tests have the other cases: `rewrites/test_propagate_strides.py`.
-STRIDES = {
-    "residual": (_residual, [(1, 1), (1, 1), (2, 2)], 1),
-    "result": (_read_in_full, [(1, 1), (2, 2)], 0),
-}
-
-
-def calls_of(mod, name):
-    """Return the calls of an op in all functions of a module."""
-    calls = []
-
-    def visit(expr):
-        if isinstance(expr, relax.Call) and getattr(expr.op, "name", None) == f"relax.{name}":
-            calls.append(expr)
-
-    for func in mod.functions.values():
-        if isinstance(func, relax.Function):
-            relax.analysis.post_order_visit(func, visit)
-    return calls
-
-
-def subsampled(mod):
-    """Return the type of each residual of which every so many elements are read."""
-    pools = (call for name in ("avg", "max") for call in calls_of(mod, f"nn.{name}_pool2d"))
-    return [str(call.ty.dtype) for call in pools if set(map(int, call.attrs.pool_size)) == {1}]
-
-
-@pytest.mark.parametrize("name", STRIDES)
-def test_strides(name):
-    build, strides, parts = STRIDES[name]
-    mod = module(build, X)
-    partitioned = check(mod, None, rand(1, 6, 12, 16))
-    convs = calls_of(partitioned, "nn.conv2d")
-    assert sorted(tuple(map(int, conv.attrs.strides)) for conv in convs) == strides
-    assert len(subsampled(partitioned)) == parts
-
-
-@pytest.mark.parametrize("name", STRIDES)
-def test_strides_with_open_sizes(name):
-    build, strides, parts = STRIDES[name]
-    mod = module(build, var("x", "n", 6, "h", "w"))
-    partitioned = tvm_dnnl.partition_for_dnnl(mod, prune=False)
-    assert partitions(partitioned) == 1
-    convs = calls_of(partitioned, "nn.conv2d")
-    assert sorted(tuple(map(int, conv.attrs.strides)) for conv in convs) == strides
-    assert len(subsampled(partitioned)) == parts
-    ours, plain = (
-        relax.VirtualMachine(tvm.compile(each, target="llvm"), tvm.cpu())
-        for each in (compiled(partitioned), mod)
-    )
-    for shape in ((1, 6, 12, 16), (3, 6, 9, 7), (2, 6, 1, 2)):
-        x = tvm.runtime.tensor(rand(*shape))
-        for one, other in zip(*(results(machine["main"](x)) for machine in (ours, plain))):
-            np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
-
-
-def results(value):
-    """Return what a function returned as a list of arrays."""
-    values = [value] if isinstance(value, tvm.runtime.Tensor) else list(value)
-    return [each.numpy() for each in values]
 
 
 def real(builder, x, scale=0.05, zero_point=3):
