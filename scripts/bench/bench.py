@@ -244,9 +244,9 @@ def main(args):
 
         return text.main(args)
     if args.first:
-        from scripts.bench import first_table
+        from scripts.bench import first
 
-        return first_table.main(args)
+        return first.main(args)
     if args.recurrent:
         from scripts.bench import recurrent
 

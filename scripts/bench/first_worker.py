@@ -1,19 +1,4 @@
-# Licensed to the Apache Software Foundation (ASF) under one
-# or more contributor license agreements.  See the NOTICE file
-# distributed with this work for additional information
-# regarding copyright ownership.  The ASF licenses this file
-# to you under the Apache License, Version 2.0 (the
-# "License"); you may not use this file except in compliance
-# with the License.  You may obtain a copy of the License at
-#
-#   http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing,
-# software distributed under the License is distributed on an
-# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
-# KIND, either express or implied.  See the License for the
-# specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 """The first answer of one runtime, in a fresh process that prints the seconds of each stage.
 
 Only the standard library is imported here: the rest is part of what is measured.
@@ -173,14 +158,10 @@ def main(begin, name, paths, threads, constants):
         now = time.monotonic(), time.process_time()
         seconds[stage], cpu[stage] = (end - start for end, start in zip(now, last))
         last = now
-    return {"seconds": seconds, "cpu": cpu, "peak_mb": _peak_megabytes()}
+    # Here: what is measured must not find it imported.
+    from scripts.bench.measure import peak_megabytes
 
-
-def _peak_megabytes():
-    """Return the most memory of this program. `getrusage` has that of the one it was forked by."""
-    with open("/proc/self/status", encoding="utf-8") as status:
-        (line,) = (line for line in status if line.startswith("VmHWM:"))
-    return int(line.split()[1]) * 1024 / 1e6
+    return {"seconds": seconds, "cpu": cpu, "peak_mb": peak_megabytes()}
 
 
 def export(name, paths, constants):

@@ -1,19 +1,4 @@
-# Licensed to the Apache Software Foundation (ASF) under one
-# or more contributor license agreements.  See the NOTICE file
-# distributed with this work for additional information
-# regarding copyright ownership.  The ASF licenses this file
-# to you under the Apache License, Version 2.0 (the
-# "License"); you may not use this file except in compliance
-# with the License.  You may obtain a copy of the License at
-#
-#   http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing,
-# software distributed under the License is distributed on an
-# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
-# KIND, either express or implied.  See the License for the
-# specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 """The benchmark of first answers: its turns and tables, and one real process."""
 
 import json
@@ -25,7 +10,7 @@ import numpy as np
 import pytest
 
 from scripts import cli, options
-from scripts.bench import first, first_table, first_worker, packages
+from scripts.bench import first, first_worker, packages
 
 SECONDS = {"relax-library": 0.1, "onnxruntime": 0.2, "openvino": 0.4}
 
@@ -56,7 +41,7 @@ def test_table(asked, own_model, tmp_path, capsys):
     out = capsys.readouterr().out
     assert "first run" in out and "OpenVINO, its cache: takes more than 120 s" in out
     content = json.loads(path.read_text(encoding="utf-8"))
-    assert content["format"] == first_table.FORMAT and content["rounds"] == 3
+    assert content["format"] == first.FORMAT and content["rounds"] == 3
     rows = {row["runtime"]: row for row in content["rows"]}
     assert list(rows) == list(first.TITLES)
     assert rows["relay-file"]["reason"] == "takes more than 120 s"
