@@ -18,13 +18,10 @@
 
 import numpy as np
 import pytest
-import tvm
 from tvm import relay
-from tvm.testing import dnnl as testing
 
-from dnnl_tests import direct
 from dnnl_tests.marks import has_avx2
-from dnnl_tests.reference import RTOL, batch_norm, conv, conv_transpose, rand
+from dnnl_tests.reference import RTOL, conv, conv_transpose, rand
 from dnnl_tests.single_op import refusal, run_alone, run_fused, run_single, var
 
 SIZES = {1: dict(W=13), 2: dict(H=9, W=11), 3: dict(D=5, H=6, W=7)}
@@ -214,23 +211,6 @@ def test_fused(spatial, transposed, case, chain):
     assert primitives and not any(step["reference"] for step in primitives)
 
 
-@pytest.mark.parametrize("groups", [1, 4])
-@pytest.mark.parametrize("transposed", [False, True], ids=["conv", "transposed"])
-@pytest.mark.parametrize("spatial", [1, 2, 3])
-def test_batch_norm_is_folded(spatial, transposed, groups):
-    op, attrs, x, w = make(dict(groups=groups), spatial, transposed=transposed)
-    statistics = [np.abs(rand(20, seed=i)) + 0.1 for i in range(4)]
-    constants = [relay.const(value) for value in statistics]
-    expr = relay.nn.batch_norm(relay_conv(op, attrs, x, w), *constants)[0]
-    out = (conv_transpose if transposed else conv)(x, w, attrs)
-    expected = batch_norm(out, *statistics, {})
-    mod = tvm.IRModule.from_expr(expr)
-    partitioned = direct.check(
-        mod, {"x": x}, {"w": w}, ops={op: 1}, reference=[expected], rtol=RTOL
-    )
-    assert "nn.batch_norm" not in testing.offload(partitioned).ops
-
-
 def typed(op, data, weight, **attrs):
     return getattr(relay.nn, op)(var("x", data), var("w", weight), **attrs)
 
@@ -272,12 +252,6 @@ REFUSED = {
     "output-padding": (
         lambda: typed("conv1d_transpose", (1, 8, 5), (8, 4, 3), output_padding=(1,)),
         "output_padding=[1] is not less than strides=[1]",
-    ),
-    "int8-to-int32": (
-        lambda: relay.nn.conv1d(
-            var("x", (1, 8, 5), "int8"), var("w", (4, 8, 3), "int8"), out_dtype="int32"
-        ),
-        "data is int8, not float32, bfloat16 or float16",
     ),
 }
 

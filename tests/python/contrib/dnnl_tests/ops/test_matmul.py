@@ -26,7 +26,7 @@ from tvm.relay.op.contrib import dnnl
 from dnnl_tests import direct
 from dnnl_tests.marks import has_avx2, has_avx512, json_only
 from dnnl_tests.reference import RTOL, rand
-from dnnl_tests.single_op import reasons, run_planned, var
+from dnnl_tests.single_op import run_planned, var
 
 # oneDNN packs weights that lie in order where it has AVX-512, as it has for bfloat16.
 # With AVX2 alone it has blocked code for convolutions and not for a matmul.
@@ -215,21 +215,3 @@ def test_post_ops(name, kind):
             assert others.pop()["kind"] == "eltwise"
         assert step["kind"] == "matmul" and not step["reference"] and not others
         assert [name.replace("eltwise_linear", "") for name in step["post_ops"]] == names
-
-
-REFUSED = {
-    "int8": (
-        relay.nn.matmul(
-            relay.var("a", shape=(3, 4), dtype="int8"),
-            relay.var("b", shape=(4, 5), dtype="int8"),
-            out_dtype="int32",
-        ),
-        "int8, not float32, bfloat16 or float16",
-    ),
-}
-
-
-@pytest.mark.parametrize("expr, text", REFUSED.values(), ids=REFUSED.keys())
-def test_refused(expr, text):
-    (reason,) = reasons(expr)
-    assert text in reason

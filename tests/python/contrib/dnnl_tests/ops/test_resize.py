@@ -77,19 +77,6 @@ def asked(size, **attrs):
 
 
 REFUSED = {
-    "align-corners": (
-        asked((10, 14), method="linear", coordinate_transformation_mode="align_corners"),
-        "align_corners samples at other coordinates than oneDNN, from H=5 to 10",
-    ),
-    "asymmetric": (
-        asked((10, 14), method="linear", coordinate_transformation_mode="asymmetric"),
-        "asymmetric samples at other coordinates",
-    ),
-    "floor": (
-        asked((8, 7), **dict(NEAREST, coordinate_transformation_mode="half_pixel")),
-        "half_pixel with floor reads other values than oneDNN's nearest mode, from H=5 to 8",
-    ),
-    "fraction": (asked((5, 9), **NEAREST), "asymmetric with floor reads other values"),
     "cubic": (asked((10, 14), method="cubic"), "oneDNN does not support method=cubic"),
     "crop": (
         asked((10, 14), method="linear", coordinate_transformation_mode="tf_crop_and_resize"),
@@ -98,10 +85,6 @@ REFUSED = {
     "layout": (
         relay.image.resize2d(var("x", (1, 5, 7, 2, 4)), size=(10, 14), layout="NHWC4c"),
         "layout=NHWC4c is not",
-    ),
-    "bilinear": (
-        relay.nn.upsampling(var("x", (1, 4, 5, 7)), 2, 2, method="bilinear"),
-        "asymmetric samples at other coordinates",
     ),
 }
 
