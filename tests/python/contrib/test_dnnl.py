@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 import tvm
 from dnnl_tests import small_graph
-from dnnl_tests.reference import RTOL, batch_norm, conv2d, dense, rand
+from dnnl_tests.reference import RTOL, batch_norm, conv2d, rand
 from tvm import relay
 from tvm.relay.op.contrib import dnnl
 from tvm.testing import dnnl as testing
@@ -68,49 +68,9 @@ def test_conv2d(layout, kernel_layout, case, constant):
     run_single(expr, inputs, params, conv2d(x, w, attrs), "nn.conv2d")
 
 
-@pytest.mark.parametrize("shape, constant", [((5, 33), True), ((2, 3, 40), False)], ids=str)
-def test_dense(shape, constant):
-    x, w = rand(*shape), rand(48, shape[-1], seed=1)
-    expr = relay.nn.dense(var("x", shape), var("w", w.shape))
-    inputs, params = ({"x": x}, {"w": w}) if constant else ({"x": x, "w": w}, None)
-    run_single(expr, inputs, params, dense(x, w), "nn.dense")
-
-
 def test_relu():
     x = rand(1, 16, 9, 7)
     run_single(relay.nn.relu(var("x", x.shape)), {"x": x}, None, np.maximum(x, 0), "nn.relu", 0)
-
-
-BATCH_NORM_CASES = {
-    "nchw": ((2, 16, 5, 7), {}),
-    "nhwc": ((2, 5, 7, 16), dict(axis=3)),
-    "no-scale": ((2, 4, 3, 3), dict(scale=False, epsilon=0.3)),
-}
-
-
-@pytest.mark.parametrize("constant", [True, False], ids=["const", "var"])
-@pytest.mark.parametrize("shape, attrs", BATCH_NORM_CASES.values(), ids=BATCH_NORM_CASES.keys())
-def test_batch_norm(shape, attrs, constant):
-    channels = shape[attrs.get("axis", 1)]
-    values = [rand(channels, seed=i) for i in range(4)]
-    values[3] = np.abs(values[3]) + 0.1
-    x, names = rand(*shape), ["gamma", "beta", "mean", "variance"]
-    call = relay.nn.batch_norm(var("x", shape), *(var(n, (channels,)) for n in names), **attrs)
-    values = dict(zip(names, values))
-    inputs, params = ({"x": x}, values) if constant else ({"x": x, **values}, None)
-    # As a factor and a summand of each channel, but after all other dimensions.
-    is_affine = constant and attrs.get("axis", 1) == 1
-    testing.check(
-        tvm.IRModule.from_expr(call[0]),
-        inputs,
-        params,
-        composites={"dnnl.multiply_add": 1} if is_affine else {},
-        ops={"multiply": 1, "add": 1} if is_affine else {"nn.batch_norm": 1},
-        partitions=1,
-        reference=[batch_norm(x, *values.values(), attrs)],
-        rtol=RTOL,
-        options={"prune": False},
-    )
 
 
 def test_batch_norm_passes_the_moving_statistics_through():
@@ -123,28 +83,6 @@ def test_batch_norm_passes_the_moving_statistics_through():
     mod = tvm.IRModule.from_expr(expr)
     options = {"prune": False}
     testing.check(mod, {"x": x, **values}, partitions=1, reference=reference, options=options)
-
-
-BINARY_CASES = {
-    "equal": ("add", (2, 3, 4), (2, 3, 4), False),
-    "row": ("multiply", (2, 3, 4), (4,), True),
-    "first": ("add", (4,), (2, 3, 4), False),
-    "channels": ("multiply", (1, 16, 6, 6), (16, 1, 1), False),
-}
-
-
-@pytest.mark.parametrize("op, lhs, rhs, constant", BINARY_CASES.values(), ids=BINARY_CASES)
-def test_binary(op, lhs, rhs, constant):
-    x, y = rand(*lhs), rand(*rhs, seed=1)
-    expr = getattr(relay, op)(var("x", lhs), var("y", rhs))
-    inputs, params = ({"x": x}, {"y": y}) if constant else ({"x": x, "y": y}, None)
-    run_single(expr, inputs, params, getattr(np, op)(x, y), op)
-
-
-def test_bias_add():
-    x, b = rand(3, 4, 5), rand(4, seed=1)
-    expr = relay.nn.bias_add(var("x", x.shape), var("b", b.shape), axis=1)
-    run_single(expr, {"x": x}, {"b": b}, x + b.reshape(4, 1), "nn.bias_add")
 
 
 def test_the_two_op_tables_agree():
