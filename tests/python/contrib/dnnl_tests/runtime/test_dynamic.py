@@ -37,24 +37,6 @@ from dnnl_tests.runtime.dynamic import DynamicModule, reference, relay_module
 pytestmark = json_only
 
 
-@pytest.mark.parametrize("constant", [True, False], ids=["constant", "input"])
-def test_open_batch(constant):
-    module = DynamicModule((0,), constant=constant)
-    for batch in (1, 2, 4, 7, 2, 1):
-        x = rand(batch, 3, 6, 6, seed=batch)
-        testing.assert_close([module.run(x)], [reference(x)], RTOL)
-    plans = module.plans()
-    assert (plans["hits"], plans["misses"], plans["plan_cache_size"]) == (2, 4, 16)
-    assert [plan["input_shapes"][0][0] for plan in plans["plans"]] == [1, 2, 7, 4]
-
-
-def test_open_image_size():
-    module = DynamicModule((0, 2, 3))
-    for shape in ((1, 3, 6, 6), (2, 3, 9, 5), (1, 3, 31, 17)):
-        x = rand(*shape)
-        testing.assert_close([module.run(x)], [reference(x)], RTOL)
-
-
 def test_what_a_plan_tells():
     """Each plan as `get_plan` of a static module does, and what is in memory."""
     static = DynamicModule(())
@@ -87,14 +69,6 @@ def test_an_empty_batch_has_empty_results():
         call(empty, tvm.nd.empty((0, 8, 6, 5)))
 
 
-def test_only_what_is_open_may_differ():
-    module = DynamicModule((2,))
-    x = rand(1, 3, 11, 6)
-    testing.assert_close([module.run(x)], [reference(x)], RTOL)
-    with pytest.raises(tvm.TVMError, match=r"must be float32 \[1, 3, \?, 6\]"):
-        module.run(rand(1, 3, 11, 7))
-
-
 def library(path, module):
     """Export a module as what a small library of TVM imports; returns the path."""
     x = te.placeholder((1,), name="x")
@@ -103,35 +77,6 @@ def library(path, module):
     host.import_module(module)
     testing.export(host, str(path))
     return str(path)
-
-
-LOAD = """
-import sys
-import numpy as np, tvm
-path, symbol, source = sys.argv[1:]
-call = tvm.runtime.load_module(path).get_function(symbol, query_imports=True)
-data = np.load(source)
-for batch in (1, 2, 7):
-    inputs = [data[f"{batch}_{i}"] for i in range(4)]
-    result = tvm.nd.empty((batch, 8, 6, 6))
-    call(*map(tvm.nd.array, inputs), result)
-    np.testing.assert_allclose(result.numpy(), data[f"{batch}_y"], rtol=1e-4, atol=1e-6)
-"""
-
-
-def test_a_library_runs_in_a_new_process(tmp_path):
-    module = DynamicModule((0,), constant=False)
-    path = library(tmp_path / "model.so", module.module)
-    arrays = {}
-    for batch in (1, 2, 7):
-        x = rand(batch, 3, 6, 6, seed=batch)
-        for i, value in enumerate(module.arguments(x)[:-1]):
-            arrays[f"{batch}_{i}"] = value.numpy()
-        arrays[f"{batch}_y"] = reference(x)
-    np.savez(tmp_path / "data.npz", **arrays)
-    command = [sys.executable, "-c", LOAD, path, module.symbol, str(tmp_path / "data.npz")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
-    assert done.returncode == 0, done.stderr
 
 
 @pytest.fixture

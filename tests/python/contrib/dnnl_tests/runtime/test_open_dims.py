@@ -182,15 +182,6 @@ def test_saved_and_loaded(tmp_path):
         testing.assert_close(got, runner(inputs), rtol=0)
 
 
-def test_another_batch_than_the_static_one():
-    """A static library says what it takes, and the call fails."""
-    partitioned = partition(module(nn.relu(conv(var("x", 1, 8, 9, 9)))), prune=False)
-    runner = testing.Runner(testing.build(partitioned, executor="vm", opt_level=1))
-    remedy = "compile the model for this shape, or with open dimensions"
-    with pytest.raises(Exception, match=rf"\[1, 8, 9, 9\].*\[2, 8, 9, 9\]; {remedy}"):
-        runner({"x": rand(2, 8, 9, 9)})
-
-
 def test_c_source_says_that_it_is_static():
     partitioned = partition(module(nn.relu(conv(image()))), prune=False)
     with pytest.raises(tvm.TVMError, match="C source requires static shapes.*JSON"):
