@@ -124,93 +124,11 @@ TEST(DNNLMatMul, OfRowsIsThePrimitiveWithBlockedCode) {
   EXPECT_EQ(KindOf(MatMulGraph("nn.dense", true, 80)), "inner_product");
 }
 
-/*! \brief Where the matrix `b` of a result begins in an operand, which broadcasts to it. */
-int64_t MatrixOf(const Shape& operand, const Shape& result, int64_t b) {
-  const int64_t matrix = operand[operand.size() - 1] * operand[operand.size() - 2];
-  int64_t offset = 0, stride = matrix;
-  for (size_t i = 3; i <= result.size(); ++i) {
-    const int64_t size = i <= operand.size() ? operand[operand.size() - i] : 1;
-    if (size != 1) offset += b % result[result.size() - i] * stride;
-    b /= result[result.size() - i];
-    stride *= size;
-  }
-  return offset;
-}
-
 /*! \brief Small integers, whose sums of products are exact. */
 std::vector<float> SmallNumbers(const Shape& shape, int64_t modulus) {
   std::vector<float> values(NumElements(shape));
   for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i % modulus) - 3;
   return values;
-}
-
-TEST(DNNLMatMul, BatchesThatBroadcast) {
-  struct Case {
-    Shape src, weights, result;
-  };
-  const std::vector<Case> cases = {
-      {{2, 3, 4, 16}, {1, 3, 16, 8}, {2, 3, 4, 8}},
-      {{2, 1, 4, 16}, {1, 3, 16, 8}, {2, 3, 4, 8}},
-      {{1, 3, 4, 16}, {2, 3, 16, 8}, {2, 3, 4, 8}},
-      {{2, 3, 4, 16}, {3, 16, 8}, {2, 3, 4, 8}},
-      {{4, 16}, {2, 3, 16, 8}, {2, 3, 4, 8}},
-      {{3, 4, 16}, {2, 1, 16, 8}, {2, 3, 4, 8}},
-      {{4, 16}, {3, 16, 8}, {3, 4, 8}},
-      {{33, 16}, {1, 1, 16, 8}, {1, 1, 33, 8}},
-      {{2, 2, 3, 4, 5}, {2, 1, 3, 5, 7}, {2, 2, 3, 4, 7}},
-      {{2, 1, 3, 1, 4, 5}, {1, 2, 3, 3, 5, 7}, {2, 2, 3, 3, 4, 7}},
-  };
-  for (const Case& c : cases) {
-    for (bool is_constant : {false, true}) {
-      std::vector<float> src = SmallNumbers(c.src, 7), weights = SmallNumbers(c.weights, 5);
-      // An operand of a post-op that broadcasts, too, and in another way.
-      const Shape summand_shape = {c.result[c.result.size() - 3], 1, c.result.back()};
-      std::vector<float> summand = SmallNumbers(summand_shape, 11);
-      Graph graph;
-      graph.symbol = graph.name = "main";
-      graph.inputs = {{{0, 0}, {"input 0", Floats(c.src)}},
-                      {{3, 0}, {"input 1", Floats(summand_shape)}}};
-      const Argument second{"weights", Floats(c.weights)};
-      if (is_constant) {
-        graph.constants = {{{{1, 0}, second}, {weights.data(), [](void*) {}}}};
-      } else {
-        graph.inputs.push_back({{1, 0}, second});
-      }
-      Node node{2, "dnnl.batch_matmul_add", {}, {{0, 0}, {1, 0}, {3, 0}}, {Floats(c.result)}};
-      node.attrs["transpose_b"] = "0";
-      node.attrs["root_op"] = "nn.batch_matmul";
-      node.attrs["post_ops"] = std::vector<std::string>{"add"};
-      node.attrs["post_ops.0.operand"] = "2";
-      NestAttrs(&node.attrs);
-      graph.nodes = {node};
-      graph.outputs = {{{2, 0}, {"output 0", Floats(c.result)}}};
-      const int64_t m_size = c.result[c.result.size() - 2], n_size = c.result.back();
-      const int64_t k_size = c.src.back(), batch = NumElements(c.result) / (m_size * n_size);
-      std::vector<float> result(NumElements(c.result));
-      std::vector<void*> arguments = {src.data(), summand.data()};
-      if (!is_constant) arguments.push_back(weights.data());
-      arguments.push_back(result.data());
-      Context(MakePlan(graph)).Run(arguments, nullptr);
-      bool is_right = true;
-      for (int64_t b = 0; b < batch; ++b) {
-        const float* a_matrix = &src[MatrixOf(c.src, c.result, b)];
-        const float* b_matrix = &weights[MatrixOf(c.weights, c.result, b)];
-        for (int64_t m = 0; m < m_size; ++m) {
-          for (int64_t n = 0; n < n_size; ++n) {
-            float expected = summand[b % summand_shape[0] * n_size + n];
-            for (int64_t k = 0; k < k_size; ++k) {
-              expected += a_matrix[m * k_size + k] * b_matrix[k * n_size + n];
-            }
-            is_right = is_right && result[(b * m_size + m) * n_size + n] == expected;
-          }
-        }
-      }
-      if (!EXPECT_TRUE(is_right)) {
-        std::cerr << ToText(c.src) << " by " << ToText(c.weights)
-                  << (is_constant ? " constant" : "") << std::endl;
-      }
-    }
-  }
 }
 
 TEST(DNNLMatMul, OfTransposedDataIsAMatMul) {
