@@ -27,14 +27,9 @@ import tvm
 from onnx import TensorProto, helper, numpy_helper
 from tvm import relay
 from tvm.contrib.onednn import cpu
-from tvm.contrib.onednn.ops.rules import Rules
-from tvm.contrib.onednn.ops.table import TABLE
 from tvm.contrib.onednn.rewrites import narrow_layers
-from tvm.contrib.onednn.rewrites.pipeline import rewrite
 from tvm.relay.frontend.onnx_repairs import converters
 from tvm.relay.op.contrib import dnnl
-from tvm.relay.op.contrib._dnnl.reader import RelayGraph
-from tvm.relay.op.contrib._dnnl.writer import write
 from tvm.testing import dnnl as testing
 
 from dnnl_tests import direct
@@ -134,65 +129,6 @@ def test_compiled(codegen):
         testing.assert_close(testing.run(mod, inputs), expected, RTOL)
 
 
-def test_layer_on_tvm():
-    """What is written for TVM where a layer stays there."""
-    model = LAYERS["lstm-both-initial"]
-    inputs, expected = values(model)
-    mod, _ = relay.frontend.from_onnx(model, freeze_params=True)
-    graph = RelayGraph(relay.transform.InferType()(mod)["main"])
-    rewrite(graph, Rules(TABLE), "main", {})
-    assert "dnnl.lstm" in [node.name for node in graph.nodes]
-    mod = tvm.IRModule.from_expr(write(graph))
-    testing.assert_close(testing.run(mod, inputs), expected, RTOL)
-
-
-UNROLLED = {
-    "lstm": (
-        recurrent("LSTM"),
-        {
-            "dnnl.dense_bias": 1,
-            "dnnl.dense_sum": STEPS - 1,
-            "dnnl.sigmoid_multiply": 2 * STEPS,
-            "dnnl.sigmoid_multiply_sum": STEPS,
-        },
-    ),
-    "gru-linear": (
-        recurrent("GRU", linear_before_reset=1),
-        {
-            "dnnl.add_sigmoid": STEPS,
-            "dnnl.add_sigmoid_multiply_sum_tanh": STEPS,
-            "dnnl.dense_bias": 1 + STEPS - 1,
-            "dnnl.subtract_multiply_sum": STEPS,
-        },
-    ),
-}
-
-
-@pytest.mark.parametrize("case", UNROLLED)
-def test_excluded_layer_stays_unrolled(case):
-    model, composites = UNROLLED[case]
-    inputs, expected = values(model)
-    mod, params = relay.frontend.from_onnx(model, freeze_params=True)
-    options = {"exclude": ["dnnl.lstm", "dnnl.gru"]}
-    report = dnnl.offload_report(dnnl.partition_for_dnnl(mod, params, **options))
-    assert report.composites == composites
-    assert report.partitions == 1 and report.offloaded == report.total
-    direct.check(mod, inputs, reference=expected, options=options, rtol=RTOL)
-
-
-@json_only
-def test_open_batch():
-    model = recurrent("LSTM", has_initial=True)
-    inputs, expected = values(model)
-    for each in (*model.graph.input, *model.graph.output):
-        dims = each.type.tensor_type.shape.dim
-        dims[2 if each.name == "y" else 1].dim_param = "batch"
-    mod = dnnl.partition_for_dnnl(*dnnl.from_onnx(model))
-    report = dnnl.offload_report(mod)
-    assert report.composites == {"dnnl.lstm": 1} and report.offloaded == report.total
-    testing.assert_close(testing.run(mod, inputs, executor="vm"), expected, RTOL)
-
-
 @pytest.mark.parametrize(
     "is_open", [False, pytest.param(True, marks=json_only)], ids=["known", "open"]
 )
@@ -230,11 +166,3 @@ def test_precision():
     assert report.in_float32 == {f"dnnl.gru: {why}": 1}
     assert f"in float32: 1 x dnnl.gru: {why}" in str(report)
     direct.check(mod, inputs, reference=expected, options=options, rtol=RTOL)
-
-
-def test_other_activation_stays_unrolled():
-    model = recurrent("GRU", activations=["HardSigmoid", "Tanh"])
-    inputs, expected = values(model)
-    mod, params = relay.frontend.from_onnx(model, freeze_params=True)
-    assert "dnnl.gru" not in dnnl.offload_report(dnnl.partition_for_dnnl(mod, params)).composites
-    direct.check(mod, inputs, reference=expected, rtol=RTOL)
