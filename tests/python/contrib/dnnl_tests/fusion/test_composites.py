@@ -81,17 +81,6 @@ def test_conv2d_bias(layout, bias, groups, constant, relu):
     assert post_ops == [["bias", "eltwise_relu"] if relu else ["bias"]]
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_conv2d_relu(layout):
-    attrs, x, w = conv_case(layout)
-    expr = relay.nn.relu(relay.nn.conv2d(var("x", x.shape), var("w", w.shape), **attrs))
-    expected = np.maximum(conv2d(x, w, attrs), 0)
-    mod = tvm.IRModule.from_expr(expr)
-    composites, post_ops = run_with_plans(mod, {"x": x}, {"w": w}, [expected])
-    assert composites == {"dnnl.conv2d_relu": 1}
-    assert post_ops == [["eltwise_relu"]]
-
-
 @pytest.mark.parametrize("constant", [True, False], ids=["const-slopes", "var-slopes"])
 @pytest.mark.parametrize("groups", [1, 16])
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -109,16 +98,6 @@ def test_conv2d_bias_prelu_sum(layout, groups, constant):
     composites, post_ops = run_with_plans(tvm.IRModule.from_expr(expr), inputs, params, [expected])
     assert composites == {"dnnl.conv2d_bias_prelu_sum": 1}
     assert [each[:2] for each in post_ops] == [["bias", "prelu"]]
-
-
-def test_dense_prelu():
-    x, w, a = rand(6, 33), rand(24, 33, seed=1), rand(24, seed=2)
-    expr = relay.nn.prelu(relay.nn.dense(var("x", x.shape), var("w", w.shape)), var("a", a.shape))
-    out = dense(x, w)
-    composites, post_ops = run_with_plans(
-        tvm.IRModule.from_expr(expr), {"x": x}, {"w": w, "a": a}, [np.where(out < 0, out * a, out)]
-    )
-    assert (composites, post_ops) == ({"dnnl.dense_prelu": 1}, [["prelu"]])
 
 
 @pytest.mark.parametrize("constant", [True, False], ids=["const-slopes", "var-slopes"])
@@ -218,37 +197,6 @@ def test_a_chain_that_oneDNN_has_no_code_for_is_run_in_steps():
     assert not any(step["reference"] for step in steps)
 
 
-def test_the_input_of_a_convolution_is_its_residual():
-    attrs, x, w = conv_case("nchw")
-    data = var("x", x.shape)
-    expr = relay.nn.conv2d(data, var("w", w.shape), **attrs) + data
-    mod = tvm.IRModule.from_expr(expr)
-    composites, _ = run_with_plans(mod, {"x": x}, {"w": w}, [conv2d(x, w, attrs) + x])
-    assert composites == {"dnnl.conv2d_sum": 1}
-
-
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_a_residual_that_is_read_again_is_not_overwritten(layout):
-    """The sum is read twice more after it was added: an in-place sum would spoil it."""
-    attrs, x, w = conv_case(layout)
-    data, weight = var("x", x.shape), var("w", w.shape)
-    first = relay.nn.relu(relay.nn.conv2d(data, weight, **attrs))
-    second = relay.nn.conv2d(first, weight, **attrs) + first
-    third = relay.nn.conv2d(second, weight, **attrs) + first
-    expr = third * second + first
-    a = np.maximum(conv2d(x, w, attrs), 0)
-    b = conv2d(a, w, attrs) + a
-    c = conv2d(b, w, attrs) + a
-    # Three convolutions in a row: the errors of each add up.
-    mod = tvm.IRModule.from_expr(expr)
-    composites, _ = run_with_plans(mod, {"x": x}, {"w": w}, [c * b + a], 3 * RTOL)
-    assert composites == {
-        "dnnl.conv2d_relu": 1,
-        "dnnl.conv2d_sum": 1,
-        "dnnl.conv2d_sum_multiply_sum": 1,
-    }
-
-
 @json_only
 def test_layouts_are_passed_on_from_conv_to_conv():
     """Between two convolutions with an add there is no way through row-major layout."""
@@ -336,18 +284,3 @@ def test_other_results_in_use():
 
 def test_other_functions_are_not_fused():
     assert not composites(relay.tanh(normal(var("x", (2, 8, 5, 6)), 1)[0]))[1]
-
-
-def test_excluded():
-    expr = relay.nn.relu(normal(var("x", (2, 8, 5, 6)), 1)[0])
-    assert not composites(expr, exclude=["nn.relu"])[1]
-
-
-def test_more_behind_it():
-    """The relu is fused, what comes next runs on its own."""
-    expr = relay.nn.relu(normal(var("x", (2, 8, 5, 6)), 1)[0]) + relay.const(1.0)
-    mod, counts = composites(expr)
-    assert counts == {"dnnl.batch_norm_relu": 1}
-    data = {"x": rand(2, 8, 5, 6), **values()}
-    want = np.maximum(batch_norm(data["x"], *values().values(), {}), 0) + 1
-    testing.assert_close(direct.run(mod, data), [want], RTOL)

@@ -20,7 +20,6 @@ import math
 
 import numpy as np
 import pytest
-import tvm
 from tvm import relay
 from tvm.relay.op.contrib import dnnl
 from tvm.testing import dnnl as testing
@@ -180,9 +179,3 @@ def test_saved_and_loaded(tmp_path):
         inputs = {"x": rand(*shapes["x"])}
         got = testing.run_in_new_process(path, inputs, executor="vm")
         testing.assert_close(got, runner(inputs), rtol=0)
-
-
-def test_c_source_says_that_it_is_static():
-    partitioned = partition(module(nn.relu(conv(image()))), prune=False)
-    with pytest.raises(tvm.TVMError, match="C source requires static shapes.*JSON"):
-        testing.build(partitioned, executor="vm", codegen="C_SRC", opt_level=1)
