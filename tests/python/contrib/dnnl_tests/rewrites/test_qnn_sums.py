@@ -18,7 +18,6 @@
 
 import numpy as np
 import pytest
-import tvm
 from tvm import relay
 from tvm.relay.qnn import op as qnn
 from tvm.testing import dnnl as testing
@@ -30,7 +29,7 @@ from dnnl_tests.quantized import (
     parameters,
     run_quantized,
 )
-from dnnl_tests.reference import conv, pool
+from dnnl_tests.reference import conv
 from dnnl_tests.relay import module, partition
 
 DATA = Quantization(0.02, 131, "uint8")
@@ -53,14 +52,9 @@ class Conv2d:
         What one of its result stands for, by channel.
     """
 
-    def __init__(self, layout="NCHW", scale=SCALES, batch=2, rows=8):
-        kernel_layout = {"NCHW": "OIHW", "NHWC": "HWIO"}[layout]
-        self.axis = layout.index("C")
-        attrs = dict(kernel_size=(1, 1), channels=8, data_layout=layout)
-        attrs["kernel_layout"] = kernel_layout
-        weight = Quantization(scale, 0, "int8", kernel_layout.index("O"))
-        x = DATA.values(*[dict(N=batch, C=4, H=rows, W=8)[c] for c in layout])
-        w = weight.values(*[dict(O=8, I=4, H=1, W=1)[c] for c in kernel_layout], low=-64, high=64)
+    def __init__(self, scale=SCALES, batch=2):
+        attrs, weight = dict(kernel_size=(1, 1), channels=8), Quantization(scale, 0, "int8", 0)
+        x, w = DATA.values(batch, 4, 8, 8), weight.values(8, 4, 1, 1, low=-64, high=64)
         self.inputs = {"x": x}
         self.expr = qnn.conv2d(
             DATA.var("x", *x.shape), relay.const(w), *parameters(DATA, weight), **attrs
@@ -68,37 +62,9 @@ class Conv2d:
         self.exact = conv(DATA.real(x), weight.real(w), attrs)
         self.scale = np.float32(DATA.scale) * scale
 
-    def along(self, values, axis):
-        """Put values along an axis of the result."""
-        return np.reshape(values, [-1 if i == axis else 1 for i in range(4)])
-
-    def real(self, bias):
-        """Return what a bias stands for."""
-        return bias * self.along(self.scale.astype("float64"), self.axis)
-
 
 def bias_of(size):
     return np.random.default_rng(size).integers(-5000, 5000, size).astype("int32")
-
-
-@pytest.mark.parametrize("op", ["bias_add", "add"])
-@pytest.mark.parametrize("rows", [8, 6], ids=["as-many-as-channels", "fewer"])
-@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
-@pytest.mark.parametrize("axis", [0, 1, 2, 3])
-def test_bias_along_any_axis(axis, layout, rows, op):
-    """Its scales are those of the channels, whatever it lies along."""
-    one = Conv2d(layout, rows=rows)
-    bias = bias_of(one.exact.shape[axis])
-    if op == "bias_add":
-        expr = relay.nn.bias_add(one.expr, relay.const(bias), axis)
-    else:
-        expr = one.expr + relay.const(one.along(bias, axis))
-    expr = OUT.requantize(expr, one.scale, one.axis)
-    want = OUT.nearest(one.exact + one.real(one.along(bias, axis)))
-    counts = {"dnnl.qnn.conv2d_bias_quantize": 1}
-    if axis != one.axis:
-        counts = {"dnnl.qnn.conv2d": 1, "dnnl.add_quantize": 1}
-    run_quantized(expr, one.inputs, want, composites=counts)
 
 
 def test_bias_of_more_dimensions():
@@ -110,22 +76,6 @@ def test_bias_of_more_dimensions():
     (got,) = direct.run(mod, one.inputs)
     sums = np.rint(one.exact / one.scale)[None] + 500
     assert_within_one_step(got, OUT.nearest(sums * SCALES.reshape(1, 8, 1, 1, 1)))
-
-
-@pytest.mark.parametrize("scale", [SCALES, np.float32(0.01)], ids=["per-channel", "per-tensor"])
-def test_relu_of_the_sum(scale):
-    """Between a bias and another, too."""
-    one = Conv2d(scale=scale)
-    first, second = bias_of(8), bias_of(8)[::-1].copy()
-    expr = relay.nn.relu(relay.nn.bias_add(one.expr, relay.const(first)))
-    expr = relay.nn.bias_add(expr, relay.const(second))
-    exact = np.maximum(one.exact + one.real(one.along(first, 1)), 0)
-    run_quantized(
-        OUT.requantize(expr, one.scale, 1),
-        one.inputs,
-        OUT.nearest(exact + one.real(one.along(second, 1))),
-        composites={"dnnl.qnn.conv2d_bias_relu_bias_add_quantize": 1},
-    )
 
 
 def test_relu_with_a_scale_below_zero():
@@ -194,49 +144,3 @@ def test_bounds_of_a_cast(low, high, is_read):
     (got,) = direct.run(mod, one.inputs)
     # TVM cuts the fractions of the bounds off.
     assert_within_one_step(got, np.clip(steps, int(low), int(high)).astype("int64").astype("uint8"))
-
-
-PADDED = dict(pool_size=(3, 3), strides=(1, 1), padding=(1, 1))
-
-
-@pytest.mark.parametrize("zero", [131, 0])
-def test_average_in_int32_that_counts_padding(zero):
-    """It pads with the integer 0, which stands for zero where the zero point is 0 only."""
-    data, attrs = Quantization(0.02, zero, "uint8"), dict(PADDED, count_include_pad=True)
-    x = data.values(1, 4, 8, 8)
-    expr = relay.nn.avg_pool2d(relay.cast(data.var("x", *x.shape), "int32"), **attrs)
-    expr = qnn.requantize(
-        expr, data.scale_expr, data.zero_expr, OUT.scale_expr, OUT.zero_expr, out_dtype="uint8"
-    )
-    average = pool(x.astype("float64"), "avg", attrs)
-    if zero:
-        # TVM cuts its fractions off.
-        want = OUT.nearest(0.02 * (np.floor(average + 1e-9) - zero))
-        mod = partition(module(expr), prune=False)
-        assert testing.offload(mod).host_ops == {"cast": 1, "nn.avg_pool2d": 1}
-        assert_within_one_step(direct.run(mod, {"x": x})[0], want)
-    else:
-        counts = {"dnnl.qnn.avg_pool2d_quantize": 1}
-        run_quantized(expr, {"x": x}, OUT.nearest(0.02 * average), composites=counts)
-
-
-@pytest.mark.parametrize("zero, out_zero", [(30, -50), (0, -50), (30, 0)])
-@pytest.mark.parametrize("counts", [True, False], ids=["counts-padding", "excludes-padding"])
-def test_qnn_average(counts, zero, out_zero):
-    """TVM pads what it has requantized with the integer 0, whatever that stands for."""
-    data, out = Quantization(0.02, zero, "int8"), Quantization(0.03, out_zero, "int8")
-    attrs = dict(PADDED, count_include_pad=counts)
-    x = data.values(1, 4, 8, 8)
-    params = [data.scale_expr, data.zero_expr, out.scale_expr, out.zero_expr]
-    float_pool = relay.nn.avg_pool2d(relay.var("x", shape=x.shape), **attrs)
-    op = tvm.ir.Op.get("qnn.avg_pool2d")
-    expr = relay.Call(op, [data.var("x", *x.shape), *params], float_pool.attrs)
-    if counts and out_zero:
-        offload = testing.offload(partition(module(expr), prune=False))
-        assert not offload.partitions and offload.host_ops == {"qnn.avg_pool2d": 1}
-        return
-    want = pool(data.real(x), "avg", attrs)
-    # TVM alone rounds each element before, and cuts off the fraction of each average.
-    assert out.steps_off(direct.run(module(expr), {"x": x})[0], want).max() < 1.5
-    want = out.nearest(want)
-    run_quantized(expr, {"x": x}, want, composites={"dnnl.qnn.avg_pool2d_quantize": 1})

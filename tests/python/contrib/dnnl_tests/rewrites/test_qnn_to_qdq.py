@@ -59,17 +59,6 @@ def test_scales_of_rows_or_columns_of_a_conv(axis):
     assert_within_one_step(direct.run(mod, {"x": x})[0], OUT.nearest(want))
 
 
-@pytest.mark.parametrize("low, high", [(120, 200), (119.5, 200.5), (121.7, 999.0)])
-def test_clip_of_the_result(low, high):
-    """A clip of integers is fused as one of floats; TVM cuts fractions of bounds off."""
-    weight = Quantization(0.01, 0, "int8", 0)
-    x, w = DATA.values(5, 16), weight.values(8, 16, low=-64, high=64)
-    expr = qnn.dense(DATA.var("x", 5, 16), relay.const(w), *parameters(DATA, weight), units=8)
-    expr = relay.clip(OUT.requantize(expr, 0.0002), low, high)
-    want = np.clip(OUT.nearest(DATA.real(x) @ weight.real(w).T), int(low), min(int(high), 255))
-    run_quantized(expr, {"x": x}, want, composites={"dnnl.qnn.dense_clip_quantize": 1})
-
-
 @pytest.mark.parametrize("low, high", [(-3.7, 5.9), (-0.5, 100.2)])
 def test_clip_of_signed_integers(low, high):
     """Fractions are cut off towards zero, in TVM alone, too."""
