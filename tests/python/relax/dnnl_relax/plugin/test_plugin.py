@@ -35,6 +35,8 @@ from scripts.wheel import wheel
 
 MODELS = "scripts.bench.relax_models"
 LAYOUT = PluginLayout()
+# `./dev.py` has prepared it: there are the packages that build a wheel, and the benchmark's process.
+PREPARED = pytest.mark.skipif(Path(sys.prefix) != LAYOUT.venv, reason="not in dev.py's environment")
 
 
 def test_it_registers_once():
@@ -117,7 +119,8 @@ def test_another_backend_is_there(tmp_path):
 def copied(tmp_path):
     """Copy what is imported of the package; return a program that imports the copy."""
     shutil.copytree(Path(onednn.__file__).parent, tmp_path / "tvm_dnnl/contrib/onednn")
-    for path in (tvm_dnnl.__file__, tvm_dnnl._built_with.__file__, LAYOUT.library):
+    built_with = Path(tvm_dnnl._built_with.__file__)
+    for path in (tvm_dnnl.__file__, built_with, built_with.with_name(LAYOUT.library.name)):
         shutil.copy(path, tmp_path / "tvm_dnnl")
     return (
         "import sys\n"
@@ -158,6 +161,7 @@ def test_the_package_is_this_checkouts():
         new.unlink()
 
 
+@PREPARED
 @pytest.mark.slow
 def test_wheel(tmp_path):
     built = wheel.build(LAYOUT, tmp_path / "dist")
@@ -233,7 +237,7 @@ def write_model(folder, last="Atan"):
 @pytest.fixture(name="environment")
 def scripts_environment(monkeypatch):
     """Let a process import `scripts`, as `./dev.py` does."""
-    paths = [os.environ["PYTHONPATH"], str(LAYOUT.root)]
+    paths = [str(LAYOUT.root), *filter(None, [os.environ.get("PYTHONPATH")])]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
 
 
@@ -256,6 +260,7 @@ def test_report_says_what_it_does(tmp_path, monkeypatch):
     assert notes[0] == "import" and any("1 passes, now" in note for note in notes)
 
 
+@PREPARED
 def test_the_process_that_the_benchmark_asks(tmp_path, environment):
     inputs = {"x": rand(2, 6, 9, 9, seed=1)}
     with Worker(LAYOUT, MODELS) as worker:
@@ -278,6 +283,7 @@ def test_the_process_that_the_benchmark_asks(tmp_path, environment):
     assert worker._process.returncode == 0
 
 
+@PREPARED
 @pytest.mark.parametrize("last", ["Relu", "Atan"])
 def test_primitives_in_the_process(tmp_path, environment, last):
     """Of models that are on oneDNN as a whole, which TVM links before they run, and of others."""
@@ -290,6 +296,7 @@ def test_primitives_in_the_process(tmp_path, environment, last):
             assert all(row["microseconds"] > 0 for row in rows)
 
 
+@PREPARED
 def test_the_process_ends_on_its_own(environment):
     with Worker(LAYOUT, MODELS) as worker:
         worker._process.kill()
