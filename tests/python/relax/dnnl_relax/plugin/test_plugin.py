@@ -35,7 +35,7 @@ from scripts.wheel import wheel
 
 MODELS = "scripts.bench.relax_models"
 LAYOUT = PluginLayout()
-# `./dev.py` has prepared it: there are the packages that build a wheel, and the benchmark's process.
+# What `./dev.py` has prepared has the packages that build a wheel, and the benchmark runs in it.
 PREPARED = pytest.mark.skipif(Path(sys.prefix) != LAYOUT.venv, reason="not in dev.py's environment")
 
 
