@@ -8,17 +8,18 @@ from scripts.setup import machine, native
 from scripts.setup.steps import CompileLibrary
 
 
-def pip_builds(layout, *words):
-    """Return pip's command line that builds the plug-in in its environment: `install -e`, `wheel`.
-
-    All that pyproject.toml requires is there, as it is pinned.
-    """
-    settings = {"build-dir": layout.cmake}
+def build_settings(layout):
+    """Return what CMake is told, as settings of scikit-build-core."""
     definitions = {"CMAKE_CXX_COMPILER": machine.find_compiler(), **layout.definitions}
     launcher = machine.compiler_launcher(layout.root)
     if launcher:
         definitions["CMAKE_CXX_COMPILER_LAUNCHER"] = ";".join(launcher)
-    settings.update({f"cmake.define.{name}": value for name, value in definitions.items()})
+    settings = {f"cmake.define.{name}": value for name, value in definitions.items()}
+    return {"build-dir": layout.cmake, **settings}
+
+
+def pip_builds(layout, words, settings):
+    """Return pip's command line that builds a package with the pinned ones of the environment."""
     command = [layout.python, "-m", "pip", *words, "--disable-pip-version-check", "--no-input"]
     command += ["--no-build-isolation", "--no-deps", "--no-index"]
     return command + [f"--config-settings={name}={value}" for name, value in settings.items()]
@@ -34,7 +35,8 @@ class InstallPlugin(CompileLibrary):
 
     def command(self):
         """Return the command that installs it."""
-        return pip_builds(self.layout, "install", "--force-reinstall", "-e", self.layout.root)
+        words = ["install", "--force-reinstall", "-e", self.layout.root]
+        return pip_builds(self.layout, words, build_settings(self.layout))
 
     def key(self):
         files = [self.layout.requirements / name for name in self.layout.pins]

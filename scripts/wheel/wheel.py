@@ -20,15 +20,13 @@ from scripts.layout import ROOT, Layout, PluginLayout
 from scripts.runner import clean_environment, prepend, tail
 from scripts.setup.environment import prepare
 from scripts.setup.lock import held
-from scripts.setup.plugin import pip_builds
+from scripts.setup.plugin import build_settings, pip_builds
 from scripts.setup.steps import Step
 from scripts.setup.variables import tvm_home
 
 # The one place that has it: what a program can ask for.
 _VERSIONED = ROOT / "scripts" / "plugin" / "tvm_dnnl" / "__init__.py"
 VERSION = re.search('^__version__ = "(.+)"$', _VERSIONED.read_text(), re.MULTILINE).group(1)
-# Of the wheel that auditwheel reads, which then replaces it by what the libraries need.
-_TAG = "py3-none-linux_x86_64"
 # Not in the wheel, and not in every Linux distribution that its tag stands for: a package that it
 # requires has the first; the readme names the others. With one GNU OpenMP for all, a process does
 # not have two sets of threads.
@@ -36,8 +34,8 @@ _NOT_INCLUDED = ("libtvm_ffi.so", "libgomp.so.1", "libtinfo.so.6")
 
 _PROJECT = """\
 [build-system]
-requires = ["hatchling"]
-build-backend = "hatchling.build"
+requires = ["scikit-build-core"]
+build-backend = "scikit_build_core.build"
 
 [project]
 name = {name}
@@ -55,27 +53,14 @@ report = {report}
 [project.scripts]
 tvmc = "tvm.driver.tvmc.main:main"
 
-[tool.hatch.build]
-ignore-vcs = true
+[tool.scikit-build]
+wheel.cmake = false
+wheel.packages = []
+wheel.platlib = true
+wheel.py-api = "py3"
 
-[tool.hatch.build.targets.wheel]
-bypass-selection = true
-only-include = []
-
-[tool.hatch.build.targets.wheel.force-include]
+[tool.scikit-build.wheel.force-include]
 {files}
-
-[tool.hatch.build.targets.wheel.hooks.custom]
-"""
-
-_HOOK = """\
-from hatchling.builders.hooks.plugin.interface import BuildHookInterface
-
-
-class Tag(BuildHookInterface):
-    def initialize(self, version, build_data):
-        build_data["pure_python"] = False
-        build_data["tag"] = {tag}
 """
 
 
@@ -116,7 +101,7 @@ def write_project(layout, folder):
     # It finds oneDNN's library beside itself only.
     library = folder / layout.library.name
     shutil.copy2(layout.library, library)
-    _run(layout, ["patchelf", "--set-rpath", "$ORIGIN", str(library)])
+    _run(layout, ["patchelf", "--set-rpath", "$ORIGIN", library])
     header = "src/runtime/contrib/dnnl/dnnl_kernel.h"
     contents = {
         str(layout.tvm): "tvm",
@@ -144,16 +129,14 @@ def write_project(layout, folder):
         files=files,
     )
     (folder / "pyproject.toml").write_text(text)
-    (folder / "hatch_build.py").write_text(_HOOK.format(tag=json.dumps(_TAG)))
 
 
-def _run(layout, command, folder=None):
+def _run(layout, command):
     """Run a program of the environment."""
     environ = clean_environment()
     prepend(environ, "PATH", layout.bin)
-    done = subprocess.run(
-        command, cwd=folder, env=environ, pass_fds=held(), capture_output=True, text=True
-    )
+    command = list(map(str, command))
+    done = subprocess.run(command, env=environ, pass_fds=held(), capture_output=True, text=True)
     if done.returncode:
         raise SetupError("the wheel could not be built", "", tail(done.stdout + done.stderr))
 
@@ -162,17 +145,27 @@ def build(layout, out):
     """Build the wheel of a layout in the folder `out`; return its path. It is prepared."""
     folder = layout.native / "wheel"
     shutil.rmtree(folder, ignore_errors=True)
-    python, audited = str(layout.python), folder / "audited"
     if layout.has_tree:
         write_project(layout, folder)
-        _run(layout, [python, "-m", "hatchling", "build", "-t", "wheel", "-d", "."], folder)
     else:
         folder.mkdir(parents=True)
-        _run(layout, list(map(str, pip_builds(layout, "wheel", "-w", folder, layout.root))))
-    command = [python, "-m", "auditwheel", "repair", "--plat", "auto", "--wheel-dir", str(audited)]
+    source, settings = (folder, {}) if layout.has_tree else (layout.root, build_settings(layout))
+    _run(layout, pip_builds(layout, ["wheel", "-w", folder, source], settings))
+    # Its tag becomes what its libraries need.
+    audited = folder / "audited"
+    command = [
+        layout.python,
+        "-m",
+        "auditwheel",
+        "repair",
+        "--plat",
+        "auto",
+        "--wheel-dir",
+        audited,
+    ]
     for name in _NOT_INCLUDED:
         command += ["--exclude", name]
-    _run(layout, [*command, *map(str, existing(layout, folder))])
+    _run(layout, [*command, *existing(layout, folder)])
     (wheel,) = existing(layout, audited)
     check_audited(wheel)
     for old in existing(layout, out):

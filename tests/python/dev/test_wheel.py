@@ -132,7 +132,7 @@ def test_it_holds_what_a_model_needs(built):
     asked = re.search("^Requires-Dist: numpy(.+)$", metadata, re.MULTILINE).group(1)
     assert set(asked.split(",")) == {">=1.26.4", "<2"}
     assert "pytest" not in metadata
-    assert "Requires-Dist: graphviz~=0.21; extra == 'report'" in metadata
+    assert 'Requires-Dist: graphviz~=0.21; extra == "report"' in metadata
 
 
 def test_it_runs_a_model_in_a_new_environment(built, tmp_path):
