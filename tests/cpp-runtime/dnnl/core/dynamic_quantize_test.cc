@@ -38,16 +38,19 @@ struct Case {
   int largest{127};  // of the weights less their zero point
   bool per_channel{false}, has_bias{false}, has_gelu{false};
   double low{-1}, high{3};  // of the data
+  double epsilon{0};
 };
 
 /*! \brief The integers and the scale that ONNX's DynamicQuantizeLinear computes, in float32. */
-double QuantizeDynamically(Array* data, int* zero_point) {
+double QuantizeDynamically(Array* data, int* zero_point, double epsilon = 0) {
   float low = 0, high = 0;
   for (double value : data->values) {
     low = std::min(low, static_cast<float>(value));
     high = std::max(high, static_cast<float>(value));
   }
-  const float scale = low == high ? 1.f : (high - low) / 255.f;
+  const float scale = low == high && epsilon == 0
+                          ? 1.f
+                          : std::max((high - low) / 255.f, static_cast<float>(epsilon));
   *zero_point = static_cast<int>(std::nearbyint(std::min(255.f, std::max(0.f, 0.f - low / scale))));
   for (double& value : data->values) {
     const float steps = std::nearbyint(static_cast<float>(value) / scale);
@@ -59,7 +62,7 @@ double QuantizeDynamically(Array* data, int* zero_point) {
 Array Expected(const Case& c, Array data, const Array& weights, const Array& scale,
                const Array& bias) {
   int zero_point = 0;
-  const double data_scale = QuantizeDynamically(&data, &zero_point);
+  const double data_scale = QuantizeDynamically(&data, &zero_point, c.epsilon);
   Array result{{1, c.rows, c.columns}, kFloat, {}};
   for (int64_t m = 0; m < c.rows; ++m) {
     for (int64_t n = 0; n < c.columns; ++n) {
@@ -94,6 +97,7 @@ StepInfo Check(const Case& c, const std::string& text) {
                          {graph.Input(data), graph.Constant(weights), graph.Constant(scale),
                           graph.Constant(ZeroPoint(c.weights_zero))},
                          expected.shape, kFloat);
+  if (c.epsilon > 0) node->attrs["epsilon"] = std::vector<std::string>{std::to_string(c.epsilon)};
   if (c.has_bias) {
     node->inputs.push_back(graph.Constant(bias));
     graph.AddPostOp(node, "add", 4, true);
@@ -132,6 +136,16 @@ TEST(DNNLDynamicQuantize, RangesOfTheData) {
     c.low = low;
     c.high = high;
     Check(c, std::to_string(low) + " to " + std::to_string(high));
+  }
+}
+
+TEST(DNNLDynamicQuantize, TheSmallestScale) {
+  for (double high : {0., 1., 3.}) {
+    Case c;
+    c.low = -high;
+    c.high = high;
+    c.epsilon = 0.015625;
+    Check(c, "up to " + std::to_string(high));
   }
 }
 

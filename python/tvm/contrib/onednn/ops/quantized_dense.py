@@ -24,7 +24,7 @@ import numpy as np
 
 from ..ir.numpy_types import Array, UndefinedResult
 from ..ir.op_view import OpView, Tensor, tensor_of
-from .attrs import Int
+from .attrs import Float, Int
 from .draw import SIZES, Call, Draw
 from .eltwise import float32_reason
 from .quantize import quantized
@@ -97,8 +97,10 @@ def _scale_type(args, attrs):
     return Tensor((1,), "float32")
 
 
-def _dynamically_quantized(x: Array) -> tuple:
+def _dynamically_quantized(x: Array, epsilon: float = 0.0) -> tuple:
     """Quantize as ONNX's DynamicQuantizeLinear, with a scale of 1 for zeros as in onnxruntime.
+
+    With an `epsilon`, the scale is at least that, as PyTorch's choose_qparams has it.
 
     Returns
     -------
@@ -107,7 +109,8 @@ def _dynamically_quantized(x: Array) -> tuple:
     """
     data = x.astype("float32")
     low, high = min(data.min(), np.float32(0)), max(data.max(), np.float32(0))
-    step = (high - low) / np.float32(255) if high > low else np.float32(1)
+    step = (high - low) / np.float32(255) if high > low or epsilon else np.float32(1)
+    step = max(step, np.float32(epsilon))
     shift = np.rint(np.clip(np.float32(0) - low / step, 0, 255)).astype("int32")
     integers = quantized(data, step, shift, 0, "uint8")
     if integers is None:
@@ -125,7 +128,7 @@ def _dynamic_quantize_scale(attrs, result_type, x):
 
 
 def _dynamic_quantized_dense(attrs, result_type, x, weight, scale, zero_point):
-    steps, step = _dynamically_quantized(x)
+    steps, step = _dynamically_quantized(x, attrs.epsilon)
     sums = steps @ (weight.astype("float64") - zero_point).T
     return sums * (step * scale.reshape(-1).astype("float32"))
 
@@ -181,7 +184,8 @@ def _draw_dynamic_dense(d: Draw) -> Call:
     data = d.values([*d.shape(1, 2, 3), inner]) - np.float32(d.choice((0.0, 1.0)))
     weight = d.numbers.integers(0, 100, [units, inner]).astype(d.choice(("int8", "uint8")))
     scale = np.asarray(d.values(d.choice(((), (units,)))))
-    return Call([data, weight, scale, np.asarray(d.integer(-3, 3), "int32")], {})
+    operands = [data, weight, scale, np.asarray(d.integer(-3, 3), "int32")]
+    return Call(operands, {"epsilon": d.choice((0.0, 0.0078125, 1.0))})
 
 
 ROWS = [
@@ -216,6 +220,7 @@ ROWS = [
         "dnnl.dynamic_quantized_dense",
         dynamic_dense_reason,
         last_axis,
+        attrs=(Float("epsilon", 0.0),),
         infer=_quantized_dense_type,
         numpy=_dynamic_quantized_dense,
         draw=_draw_dynamic_dense,

@@ -69,7 +69,7 @@ def fuse_dynamic_convs(graph: Graph, rules: Rules) -> None:
             continue
         data = read_data(node.operands[0], node)
         weight = _weight(node.operands[1])
-        if data is None or weight is None or not data.is_in_steps:
+        if data is None or weight is None or not data.is_in_steps or data.epsilon:
             continue
         if rules.excludes(FAKE_QUANTIZE, SCALE, QUANTIZE, DEQUANTIZE, node.name):
             continue

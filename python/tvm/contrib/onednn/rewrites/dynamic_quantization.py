@@ -16,7 +16,8 @@
 # under the License.
 """Fuses matmuls of dynamically quantized data, as onnxruntime's `quantize_dynamic` exports them.
 
-Its ONNX ops, ``DynamicQuantizeLinear -> MatMulInteger -> Cast -> Mul``, are a dozen ops of TVM: the
+Its ONNX ops, ``DynamicQuantizeLinear -> MatMulInteger -> Cast -> Mul``, and PyTorch's
+``choose_qparams -> quantize -> dequantize -> linear`` are a dozen ops of TVM: the
 smallest and the largest element, the scale and the zero point of these, a quantize, a matmul in
 int32, and a product with both scales. They become one op, `dnnl.dynamic_quantized_dense`, which
 computes what onnxruntime does.
@@ -70,11 +71,14 @@ class _Reading(NamedTuple):
         The tensor that is quantized.
     factors : numpy.ndarray
         What is multiplied to the scales of the weight, one value or N.
+    epsilon : float
+        The smallest scale of the data.
     """
 
     result: Node
     data: Node
     factors: np.ndarray
+    epsilon: float
 
 
 def fuse_dynamic_quantization(graph: Graph, rules: Rules) -> None:
@@ -88,7 +92,8 @@ def fuse_dynamic_quantization(graph: Graph, rules: Rules) -> None:
         if not operands:
             continue
         data, result = reading.data, reading.result
-        new = graph.call(DYNAMIC_DENSE, [data, *operands], result, result.type)
+        attrs = {"epsilon": reading.epsilon}
+        new = graph.call(DYNAMIC_DENSE, [data, *operands], result, result.type, **attrs)
         is_same = result.tensor.dims == (*data.tensor.dims[:-1], operands[0].tensor.shape[0])
         if is_same and rules.refusal(new) is None:
             graph.fuse_into(result, new)
@@ -111,9 +116,9 @@ def _read(node: Node) -> _Reading | None:
     if len(node.users) == 1 and is_named(node.users[0], "reshape") and node.scope == data.scope:
         rows = node.users[0]
     if not quantized.is_in_steps:
-        return _Reading(rows, real, np.float32(1.0))
+        return _Reading(rows, real, np.float32(1.0), quantized.epsilon)
     product = scaled(rows, scale)
-    return product and _Reading(product[0], real, product[1])
+    return product and _Reading(product[0], real, product[1], quantized.epsilon)
 
 
 class DynamicData(NamedTuple):
@@ -127,6 +132,8 @@ class DynamicData(NamedTuple):
         The tensor in uint8, its scale, and its zero point in int32.
     is_in_steps : bool
         Whether what reads it multiplies by the scale, later.
+    epsilon : float
+        The smallest scale, as PyTorch has it; 0 where the scale of zeros is 1, as in onnxruntime.
     """
 
     data: Node
@@ -134,6 +141,7 @@ class DynamicData(NamedTuple):
     scale: Node
     zero: Node
     is_in_steps: bool
+    epsilon: float
 
 
 def read_data(node: Node, reader: Node) -> DynamicData | None:
@@ -144,11 +152,12 @@ def read_data(node: Node, reader: Node) -> DynamicData | None:
     if not is_named(bits, QUANTIZE) or bits.tensor.dtype != "uint8" or bits.scope != reader.scope:
         return None
     real, own_scale, own_zero = map(untupled, bits.operands)
-    if uncast(zero) is not uncast(own_zero) or not _is_of_range(own_scale, own_zero, real):
+    epsilon = _epsilon_of_range(own_scale, own_zero, real)
+    if uncast(zero) is not uncast(own_zero) or epsilon is None:
         return None
     if scale is not own_scale and scalar_of(scale) != 1.0:
         return None
-    return DynamicData(real, bits, own_scale, own_zero, scale is not own_scale)
+    return DynamicData(real, bits, own_scale, own_zero, scale is not own_scale, epsilon)
 
 
 def scaled(node: Node, scale: Node) -> tuple[Node, np.ndarray | np.floating] | None:
@@ -228,12 +237,23 @@ def _weight_operands(graph: Graph, weight: _Weight, factors: np.ndarray) -> list
     ]
 
 
-def _is_of_range(scale: Node, zero: Node, data: Node) -> bool:
-    """Whether a scale and a zero point are those of ONNX's DynamicQuantizeLinear of some data."""
-    guarded = scale
-    if is_named(scale, "where") and len(scale.operands) == 3:
+def _epsilon_of_range(scale: Node, zero: Node, data: Node) -> float | None:
+    """Return the smallest scale if those are the scale and zero point of the range of some data.
+
+    They are computed as by ONNX's DynamicQuantizeLinear, or PyTorch's choose_qparams.
+    """
+    if is_named(scale, "maximum"):
+        guarded, epsilon = scale.operands[0], scalar_of(scale.operands[1])
+        is_range = epsilon is not None and epsilon > 0 and _is_of_range(guarded, scale, zero, data)
+        return epsilon if is_range else None
+    return 0.0 if _is_of_range(scale, scale, zero, data) else None
+
+
+def _is_of_range(guarded: Node, scale: Node, zero: Node, data: Node) -> bool:
+    """Whether a scale, before its lower bound, and a zero point are those of some data's range."""
+    if is_named(guarded, "where") and len(guarded.operands) == 3:
         # A scale of zero becomes one.
-        condition, one, guarded = scale.operands
+        condition, one, guarded = guarded.operands
         is_guard = is_named(condition, "equal") and condition.operands[0] is guarded
         if not is_guard or scalar_of(condition.operands[1]) != 0.0 or scalar_of(one) != 1.0:
             return False

@@ -18,7 +18,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import os
+import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -215,10 +218,20 @@ def opened(model, shape=None, constants=None):
             raise TypeError("constants is for ONNX models")
         return from_tflite(model, shape), None, None
     if begin.startswith(b"PK"):
-        import torch
-
-        return torch.export.load(os.fspath(model)), shape, constants
+        return _loaded_program(os.fspath(model)), shape, constants
     return model, shape, constants
+
+
+def _loaded_program(path: str):
+    """Load a program of `torch.export`, which may have the ops of quantized ones."""
+    import torch
+    import torch.ao.quantization.fx._decomposed  # registers the ops of PT2E
+
+    with contextlib.suppress(zipfile.BadZipFile), zipfile.ZipFile(path) as archive:
+        parts = [name for name in archive.namelist() if name.endswith(".json")]
+        if any(b"torchao" in archive.read(name) for name in parts):
+            importlib.import_module("torchao")
+    return torch.export.load(path)
 
 
 def program_source(program, run: Callable, inputs) -> Source:

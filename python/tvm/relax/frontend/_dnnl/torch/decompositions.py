@@ -27,7 +27,7 @@ import math
 import torch
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-from . import fourier, pools, promotion, selections
+from . import fourier, pools, promotion, quantized, selections
 from .graphs import aten
 from .promotion import cast
 
@@ -283,4 +283,4 @@ def table() -> dict:
     families = promotion, selections, fourier
     shared = {op: each for family in families for op, each in family.DECOMPOSITIONS.items()}
     grouped = dict.fromkeys(selections.grouped_ops(), selections.grouped_matmul)
-    return {**shared, **grouped, **_DECOMPOSITIONS}
+    return {**shared, **grouped, **quantized.decompositions(), **_DECOMPOSITIONS}

@@ -26,6 +26,7 @@ import operator
 import torch
 from torch.fx import Node
 
+from . import packed_weights, quantized
 from .graphs import add_constant, constants
 
 #: A result that is larger than this and than its operands, such as a broadcast, is not folded, nor
@@ -55,6 +56,8 @@ def _is_foldable(node: Node, values: dict) -> bool:
     if node.target is operator.getitem:
         return node.args[0] in values
     if not isinstance(node.target, torch._ops.OpOverload):
+        return False
+    if quantized.is_kept(node) or packed_weights.is_kept(node):
         return False
     if torch.Tag.nondeterministic_seeded in node.target.tags or node.target._schema.is_mutable:
         return False

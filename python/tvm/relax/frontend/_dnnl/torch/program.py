@@ -30,6 +30,7 @@ from . import (
     fold,
     fourier,
     masks,
+    packed_weights,
     recurrent,
     registration,
     resizes,
@@ -64,7 +65,7 @@ def prepared(program) -> tuple[torch.export.ExportedProgram, dict]:
     program = experts.rewrite(program)
     table = {**torch.export.default_decompositions(), **decompositions.table()}
     table.update(results.table(program))
-    for op in (*_KEPT, *resizes.RESIZES, *recurrent.kept(program)):
+    for op in (*_KEPT, *resizes.RESIZES, *recurrent.kept(program), *packed_weights.kept_ops()):
         table.pop(op, None)
     program = program.run_decompositions(table)
     # The passes add constants, and this dict is still that of the caller's program.
@@ -73,6 +74,7 @@ def prepared(program) -> tuple[torch.export.ExportedProgram, dict]:
     _drop_plain_inputs(program)
     _drop_plain_outputs(program)
     fourier.split_complex(program)
+    packed_weights.rewrite(program)
     simplify.rewrite(program, fold.fold(program))
     masks.rewrite(program, fold.fold(program))
     return program, fold.fold(program)

@@ -24,7 +24,17 @@ import torch
 from tvm import relax, tirx
 from tvm.relax.frontend.torch.exported_program_translator import ExportedProgramImporter
 
-from . import attention, convolutions, indexing, matmuls, recurrent, resizes, views
+from . import (
+    attention,
+    convolutions,
+    indexing,
+    matmuls,
+    packed_weights,
+    quantized,
+    recurrent,
+    resizes,
+    views,
+)
 
 #: Files of this folder. Each has `CONVERTERS`, a dict from the op to its converter.
 _FAMILIES = attention, convolutions, matmuls, resizes, views
@@ -41,8 +51,8 @@ def convert_map(values: dict):
         The values of the constants of the program.
     """
     converters = {name: each for family in _FAMILIES for name, each in family.CONVERTERS.items()}
-    converters.update(recurrent.converters(values))
-    converters.update(indexing.converters(values))
+    for family in (recurrent, indexing, quantized, packed_weights):
+        converters.update(family.converters(values))
     names = {**ExportedProgramImporter().convert_map, **converters}
     theirs = {}
 
@@ -75,9 +85,10 @@ def _converted(node, importer, own, theirs):
 def refusal(node, reason: str) -> ValueError:
     """Return the error for a node that cannot be imported."""
     reason = reason.splitlines()[-1].removeprefix(f"{node.name}: ")
-    what = getattr(node.target, "__name__", node.target)
+    is_op = hasattr(node.target, "_schema")
+    what = node.target if is_op else f"aten.{getattr(node.target, '__name__', node.target)}"
     return ValueError(
-        f"{node.name} (aten.{what}): {reason}. Write this part of the model with other ops, or run "
+        f"{node.name} ({what}): {reason}. Write this part of the model with other ops, or run "
         "it in PyTorch"
     )
 

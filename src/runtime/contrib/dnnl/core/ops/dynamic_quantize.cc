@@ -25,6 +25,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <sstream>
 #include <vector>
 
 #include "../exec/parallel.h"
@@ -56,20 +58,23 @@ void RangeOfAll(const float* src, int64_t count, float* low, float* high) {
   *high = *std::max_element(highs, highs + parts);
 }
 
-/*! \brief Compute the scale and zero point of ONNX's DynamicQuantizeLinear, in its order. */
-void Parameters(const float* src, int64_t count, float* scale, int32_t* zero_point) {
+/*!
+ * \brief Compute the scale and zero point of ONNX's DynamicQuantizeLinear, in its order.
+ * \param epsilon The smallest scale, as in PyTorch. If 0, that of zeros is 1, as in onnxruntime.
+ */
+void Parameters(const float* src, int64_t count, float epsilon, float* scale, int32_t* zero_point) {
   float low = 0, high = 0;
   RangeOfAll(src, count, &low, &high);
-  // As in onnxruntime, so that a tensor of zeros stays one.
-  *scale = low == high ? 1.f : (high - low) / 255.f;
+  *scale = low == high && epsilon == 0 ? 1.f : std::max((high - low) / 255.f, epsilon);
   const float zero = std::clamp(0.f - low / *scale, 0.f, 255.f);
   // Infinite elements make it NaN.
   *zero_point = zero == zero ? static_cast<int32_t>(std::nearbyint(zero)) : 0;
 }
 
 /*! \brief Quantize as ONNX's DynamicQuantizeLinear. */
-void Run(const float* src, int64_t count, uint8_t* dst, float* scale, int32_t* zero_point) {
-  Parameters(src, count, scale, zero_point);
+void Run(const float* src, int64_t count, float epsilon, uint8_t* dst, float* scale,
+         int32_t* zero_point) {
+  Parameters(src, count, epsilon, scale, zero_point);
   ParallelFor(count, kGrain, [&](int64_t begin, int64_t end) {
     QuantizeToUint8(src + begin, end - begin, *scale, *zero_point, dst + begin);
   });
@@ -78,7 +83,7 @@ void Run(const float* src, int64_t count, uint8_t* dst, float* scale, int32_t* z
 /*! \brief Quantize and dequantize. */
 void RunBoth(const float* src, int64_t count, float* dst, float* scale) {
   int32_t zero_point = 0;
-  Parameters(src, count, scale, &zero_point);
+  Parameters(src, count, /*epsilon=*/0, scale, &zero_point);
   ParallelFor(count, kGrain, [&](int64_t begin, int64_t end) {
     FakeQuantizeToUint8(src + begin, end - begin, *scale, zero_point, dst + begin);
   });
@@ -139,13 +144,17 @@ DynamicallyQuantized QuantizeDynamically(const NodeReader& node, PlanBuilder* pl
                                          const Tensor& value) {
   using Type = dnnl::memory::data_type;
   const Tensor src = plan->Plain(node, value);
-  const std::vector<Tensor> results = plan->Derived(src, "dynamic_quantize", [&]() {
+  const auto epsilon = static_cast<float>(node.Get<double>("epsilon", 0));
+  std::ostringstream kind;
+  kind << "dynamic_quantize_" << std::hexfloat << epsilon;
+  const std::vector<Tensor> results = plan->Derived(src, kind.str(), [&]() {
     const Tensor values = plan->NewTensor(PlainDesc(src.dims(), Type::u8));
     const Tensor scale = plan->NewTensor(PlainDesc({1}, Type::f32));
     const Tensor zero_point = plan->NewTensor(PlainDesc({1}, Type::s32));
-    const auto run = [count = NumElements(src.dims())](void* const* addresses) {
-      Run(static_cast<const float*>(addresses[0]), count, static_cast<uint8_t*>(addresses[1]),
-          static_cast<float*>(addresses[2]), static_cast<int32_t*>(addresses[3]));
+    const auto run = [count = NumElements(src.dims()), epsilon](void* const* addresses) {
+      Run(static_cast<const float*>(addresses[0]), count, epsilon,
+          static_cast<uint8_t*>(addresses[1]), static_cast<float*>(addresses[2]),
+          static_cast<int32_t*>(addresses[3]));
     };
     plan->EmitKernel(node, "dynamic_quantize", run,
                      {{DNNL_ARG_SRC, src},
@@ -208,6 +217,9 @@ Types InferDynamicQuantizedDense(const NodeReader& node, const Types& inputs) {
   CORE_CHECK(inputs[3].dtype == kInt32 && NumElements(inputs[3].shape) == 1)
       << node.Where() << ": the zero point of the weight is " << ToText(inputs[3])
       << ", expected: int32 of one element";
+  const auto epsilon = node.Get<double>("epsilon", 0);
+  CORE_CHECK(epsilon >= 0 && epsilon <= std::numeric_limits<float>::max())
+      << node.Where() << ": epsilon is " << epsilon << ", expected: 0 or a positive number";
   dims.back() = weight[0];
   return {{dims, kFloat32}};
 }
