@@ -16,8 +16,13 @@
 # under the License.
 """ONNX models for tests: from ONNX's text format, node by node, or of the conformance suite."""
 
+import contextlib
+import functools
 import math
+import os
 import pathlib
+import tempfile
+import warnings
 
 import numpy as np
 import onnx
@@ -27,8 +32,17 @@ OPSET = 14
 # Ops of the conformance cases of which importers want to know all inputs after the first, as models
 # that people export tell.
 PARAMETERS = (
-    *("BatchNormalization", "Clip", "CumSum", "Dropout", "GRU", "LSTM", "NonMaxSuppression"),
-    *("RNN", "Resize", "Upsample"),
+    *(
+        "BatchNormalization",
+        "Clip",
+        "CumProd",
+        "CumSum",
+        "Dropout",
+        "GRU",
+        "LSTM",
+        "NonMaxSuppression",
+    ),
+    *("OneHot", "RNN", "Resize", "Upsample"),
 )
 
 
@@ -152,17 +166,55 @@ def onnx_session(model):
     )
 
 
+def _node_cases(folder):
+    """Write the cases of nodes, of which onnx >= 1.21 has the programs only, to a folder.
+
+    Inputs and outputs that are not tensors are left out.
+    """
+    from onnx.backend.test import loader  # pylint: disable=import-outside-toplevel
+
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        cases = loader.load_node_model_tests()
+    for case in cases:
+        data = folder / case.name / "test_data_set_0"
+        data.mkdir(parents=True, exist_ok=True)
+        (folder / case.name / "model.onnx").write_bytes(case.model.SerializeToString())
+        for kind, values in zip(("input", "output"), case.data_sets[0]):
+            for number, value in enumerate(values):
+                if isinstance(value, (np.ndarray, np.generic)):
+                    value = numpy_helper.from_array(np.asarray(value))
+                if isinstance(value, TensorProto):
+                    (data / f"{kind}_{number}.pb").write_bytes(value.SerializeToString())
+
+
+@functools.cache
+def _node_folder(data):
+    """Return the folder of the cases of nodes, which is written once per version of onnx."""
+    if (data / "node" / "test_relu").exists():
+        return data / "node"
+    folder = pathlib.Path(tempfile.gettempdir()) / f"onnx-{onnx.__version__}-cases-{os.getuid()}"
+    if not folder.exists():
+        with tempfile.TemporaryDirectory(dir=folder.parent) as new:
+            _node_cases(pathlib.Path(new) / "node")
+            with contextlib.suppress(OSError):  # another process was faster
+                (pathlib.Path(new) / "node").rename(folder)
+    return folder
+
+
 def conformance_cases():
     """Return the folders of the conformance cases of the `onnx` package by name.
 
     Those that draw random numbers, which are compared with other draws, are left out.
     """
     data = pathlib.Path(onnx.__file__).parent / "backend" / "test" / "data"
-    names = ("node", "simple", "pytorch-operator", "pytorch-converted")
-    folders = [path.parent for name in names for path in data.glob(f"{name}/*/model.onnx")]
-    folders = [path for path in folders if "bernoulli" not in path.name]
+    folders = {name: data / name for name in ("simple", "pytorch-operator", "pytorch-converted")}
+    folders["node"] = _node_folder(data)
     return {
-        f"{path.parent.name}/{path.name.removeprefix('test_')}": path for path in sorted(folders)
+        f"{name}/{path.parent.name.removeprefix('test_')}": path.parent
+        for name, folder in sorted(folders.items())
+        for path in sorted(folder.glob("*/model.onnx"))
+        if "bernoulli" not in path.parent.name
     }
 
 

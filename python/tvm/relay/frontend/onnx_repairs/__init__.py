@@ -20,5 +20,8 @@
 """
 
 from .converters import repaired
+from .mapping import provide_mapping
 
 __all__ = ["repaired"]
+
+provide_mapping()
