@@ -103,8 +103,12 @@ def _inline_functions(model) -> None:
         return
     import onnx.inliner
 
-    with contextlib.suppress(Exception):  # of whatever kind, such as a model of more than 2 GB
-        model.CopyFrom(onnx.inliner.inline_local_functions(model))
+    # Without weights, which the inliner would serialize.
+    skeleton = clone(model, without=("initializer",))
+    with contextlib.suppress(Exception):  # of whatever kind
+        inlined = onnx.inliner.inline_local_functions(skeleton)
+        del model.graph.node[:], model.functions[:], model.graph.value_info[:]
+        model.graph.node.extend(inlined.graph.node)
 
 
 def _infer_shapes(model) -> onnx.GraphProto:

@@ -239,6 +239,7 @@ def attend(
     softcap=0.0,
     is_checked=True,
     is_guarded=False,
+    sink=None,
 ):
     """Emit an attention as two matmuls and a softmax.
 
@@ -259,6 +260,8 @@ def attend(
         is an op of its own, between two partitions.
     is_guarded : bool
         Whether the result of a query whose scores are all -inf is 0, instead of NaN.
+    sink : relax.Expr | None
+        One score for each head, of a key without a value.
 
     Returns
     -------
@@ -284,14 +287,21 @@ def attend(
         scores = node.emit(relax.op.tanh(scores))
         scores = node.emit(relax.op.multiply(scores, relax.const(softcap, dtype)))
     masks = [mask for mask in masks if mask is not None]
-    if masks and groups != heads:
+    is_split = groups != heads and (masks or sink is not None)
+    if is_split:
         scores = node.reshape(scores, [batch, heads, queries, keys])
     for mask in masks:
         scores = node.emit(relax.op.add(scores, mask))
+    if sink is not None:
+        column = node.reshape(node.checked(sink, [heads], "a sink"), [1, heads, 1, 1])
+        column = node.emit(relax.op.broadcast_to(column, [batch, heads, queries, 1]))
+        scores = node.emit(relax.op.concat([scores, column], -1))
     weights = node.emit(relax.op.nn.softmax(scores, -1))
+    if sink is not None:
+        weights = node.emit(relax.op.strided_slice(weights, [3], [0], [keys]))
     if is_guarded:
         weights = _zero_if_hidden(node, scores, weights)
-    if masks and groups != heads:
+    if is_split:
         weights = node.reshape(weights, [*grouped, keys])
     out = node.emit(relax.op.matmul(weights, value))
     if groups != heads:

@@ -34,9 +34,9 @@ from ...qnn import op as _qnn
 from ..common import infer_shape, infer_type
 from . import elementwise, indices, shapes
 from .indices import replaced
-from .integers import matmul_integer, power
+from .integers import conv_integer, matmul_integer, power
 from .matmul import matmul
-from .pools import global_lp_pool, pool
+from .pools import global_lp_pool, locations, pool
 from .recurrent import (
     clipped,
     dynamic_quantize_lstm,
@@ -76,7 +76,7 @@ def repaired(convert_map, opset):
     if "LSTM" in wrapped:
         wrapped["DynamicQuantizeLSTM"] = functools.partial(_quantized_lstm, wrapped["LSTM"])
     converters = {**convert_map, **wrapped}
-    return {name: functools.partial(named, name, each) for name, each in converters.items()}
+    return {name: functools.partial(named, name, each, opset) for name, each in converters.items()}
 
 
 def _conv_transpose(name, convert, inputs, attrs, params):
@@ -306,12 +306,6 @@ def _quantize(name, convert, inputs, attrs, params):
     )
 
 
-def _lrn(name, convert, inputs, attrs, params):
-    if attrs["size"] % 2 == 0:
-        refuse(name, attrs, f"an even size={attrs['size']}")
-    return convert(inputs, attrs, params)
-
-
 def _dequantize(name, convert, inputs, attrs, params):
     """Give a tensor without a zero point one of zero."""
     if len(inputs) > 2 and inputs[2] is not None:
@@ -364,6 +358,7 @@ _REPAIRS = {
     "AveragePool": pool,
     "BatchNormalization": batch_norm,
     "Clip": elementwise.clip,
+    "ConvInteger": conv_integer,
     "ConvTranspose": _conv_transpose,
     "GRU": _recurrent,
     "DequantizeLinear": _dequantize,
@@ -376,8 +371,8 @@ _REPAIRS = {
     "Loop": loop,
     "LpPool": _lp_pool,
     "MatMul": matmul,
-    "LRN": _lrn,
     "MaxPool": pool,
+    "MaxPoolLocation": locations,
     "Max": elementwise.extremum,
     "Mean": elementwise.mean,
     "Min": elementwise.extremum,
@@ -390,6 +385,7 @@ _REPAIRS = {
     "Scatter": indices.gather,
     "ScatterElements": indices.gather,
     "ScatterND": indices.scatter_nd,
+    "SequenceInsert": indices.sequence_insert,
     "Shape": indices.shape_between,
     "Slice": shapes.part,
     "Split": indices.split,

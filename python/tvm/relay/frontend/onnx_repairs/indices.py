@@ -23,6 +23,7 @@ import numpy as np
 from ... import expr as _expr
 from ... import op as _op
 from ..common import infer_shape, infer_type
+from .refusals import refuse
 
 
 def replaced(inputs, position, value):
@@ -107,15 +108,22 @@ def shape_between(name, convert, inputs, attrs, params):
 
 
 def top_k(name, convert, inputs, attrs, params):
-    """Sort, and take the first elements; of the smallest, TVM computes bounds that overflow."""
-    count, axis = inputs[1], attrs.get("axis", -1)
+    """Sort, and take the first elements; of the smallest, TVM computes bounds that overflow.
+
+    The elements are in order, also where they need not be.
+    """
+    count, axis, is_largest = inputs[1], attrs.get("axis", -1), attrs.get("largest", 1)
+    attrs.get("sorted")
+    dtype = infer_type(inputs[0]).checked_type.dtype
+    if dtype == "uint64":
+        refuse(name, attrs, f"data of the type {dtype}")
     if not isinstance(count, _expr.Constant):
         return convert(inputs, attrs, params)
     if not count.data.numpy().any():
         # TVM returns all of them.
         none = _op.strided_slice(inputs[0], [0], [0], [1], [axis])
         return _expr.TupleWrapper(_expr.Tuple([none, _op.cast(none, "int64")]), 2)
-    if attrs.get("largest", 1):
+    if is_largest:
         return convert(inputs, attrs, params)
     data = inputs[0]
     axis %= len(infer_shape(data))
@@ -161,12 +169,26 @@ def eye_like(name, convert, inputs, attrs, params):
 
 
 def one_hot(name, convert, inputs, attrs, params):
-    """Convert OneHot whose depth is a vector of one element, as opsets before 11 demand."""
-    depth = inputs[1]
-    depth = _op.reshape(depth, []) if infer_shape(depth) else depth
-    return convert(replaced(inputs, 1, depth), attrs, params)
+    """Convert OneHot of any type of indices and depth, which is a vector before opset 11."""
+    indices, depth = inputs[:2]
+    if isinstance(depth, _expr.Constant):
+        depth = _expr.const(int(depth.data.numpy().reshape(())), "int64")
+    else:
+        depth = _op.cast(_op.reshape(depth, []), "int64")
+    if infer_type(indices).checked_type.dtype.startswith("float"):
+        indices = _op.cast(indices, "int64")
+    return convert(replaced(replaced(inputs, 0, indices), 1, depth), attrs, params)
 
 
 def reverse_sequence(name, convert, inputs, attrs, params):
     """Convert ReverseSequence without axes, which TVM requires."""
     return convert(inputs, {"time_axis": 0, "batch_axis": 1, **attrs}, params)
+
+
+def sequence_insert(name, convert, inputs, attrs, params):
+    """Count a negative position from the end: TVM inserts one position later."""
+    at = inputs[2] if len(inputs) > 2 else None
+    if isinstance(at, _expr.Constant) and int(at.data.numpy()) < 0:
+        at = _expr.const(int(at.data.numpy()) + len(inputs[0]), "int64")
+        inputs = replaced(inputs, 2, at)
+    return convert(inputs, attrs, params)

@@ -51,5 +51,34 @@ def matmul_integer(matmul, name, convert, inputs, attrs, params):
     return matmul(type(inputs)(operands), attrs, params)
 
 
+def conv_integer(name, convert, inputs, attrs, params):
+    """Convolve in int32: TVM's converter returns float32, in which sums above 2^24 are rounded."""
+    if (
+        attrs.get("auto_pad", b"NOTSET") not in (b"NOTSET", b"VALID")
+        or len(infer_shape(inputs[0])) != 4
+    ):
+        return convert(inputs, attrs, params)
+    operands = []
+    for each, zero in zip(inputs[:2], (*inputs[2:4], None, None)):
+        each = _op.cast(each, "int32")
+        if zero is not None:
+            # That of the weight may be one for each channel.
+            each -= _op.reshape(_op.cast(zero, "int32"), [-1, 1, 1, 1])
+        operands.append(each)
+    data, weight = operands
+    shape = infer_shape(weight)
+    return _op.nn.conv2d(
+        data,
+        weight,
+        strides=attrs.get("strides") or [1, 1],
+        padding=attrs.get("pads") or [0] * 4,
+        dilation=attrs.get("dilations") or [1, 1],
+        groups=attrs.get("group", 1),
+        channels=shape[0],
+        kernel_size=shape[2:],
+        out_dtype="int32",
+    )
+
+
 def _is_zero(value) -> bool:
     return isinstance(value, _expr.Constant) and not value.data.numpy().any()

@@ -56,6 +56,11 @@ def pool(name, convert, inputs, attrs, params):
     return _op.strided_slice(result, [0] * len(axes), counts, [1] * len(axes), axes)
 
 
+def locations(name, convert, inputs, attrs, params):
+    """Return the indices of a MaxPool as integers."""
+    return _op.cast(convert(inputs, attrs, params), "int64")
+
+
 def global_lp_pool(name, convert, inputs, attrs, params):
     """Convert GlobalLpPool of any sizes; TVM needs those of the window."""
     (data,), power = inputs, attrs.get("p", 2)

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import functools
 
+from tvm.contrib.onednn.frontend.attributes import Attributes
 from tvm.error import OpAttributeUnImplemented, OpError, OpNotImplemented
 
 from ... import expr as _expr
@@ -38,7 +39,7 @@ def _where(name, attrs):
     return f"ONNX {name}, node {node}"
 
 
-def named(name, convert, inputs, attrs, params):
+def named(name, convert, opset, inputs, attrs, params):
     """Convert a node, and let each error name the node.
 
     Parameters
@@ -47,15 +48,17 @@ def named(name, convert, inputs, attrs, params):
         The ONNX op.
     convert : Callable
         Its converter, which is called with the other arguments.
+    opset : int
+        The opset of the model.
 
     Raises
     ------
     tvm.error.OpError
-        The node cannot be converted, has more results than the converter computes, or has a type
-        error.
+        The node cannot be converted, has attributes that the converter does not read or more
+        results than it computes, or has a type error.
     """
     # Some converters remove the attributes that they read.
-    custom = dict(attrs)
+    custom, attrs = dict(attrs), Attributes(attrs)
     try:
         result = _results(convert(inputs, attrs, params))
     except MemoryError:
@@ -70,6 +73,9 @@ def named(name, convert, inputs, attrs, params):
         raise OpNotImplemented(
             f"{_where(name, custom)} cannot be imported: {type(error).__name__}: {lines[-1]}"
         ) from error
+    ignored = attrs.ignored(name, len(inputs), opset)
+    if ignored:
+        refuse(name, custom, f"the attribute {ignored}")
     count = len(result) if isinstance(result, _expr.TupleWrapper) else 1
     wanted = custom["tvm_custom"]["num_outputs"]
     # TVM's importer has a converter for the second result of MaxPool.
@@ -94,12 +100,35 @@ def _results(result):
 
 
 def _cast(name, convert, inputs, attrs, params):
-    """Refuse types that TVM casts to as float32."""
+    """Refuse types that TVM casts to as float32; read attributes of opset 19 and later.
+
+    LLVM has no function that converts float64 to float16.
+    """
     import onnx  # pylint: disable=import-outside-toplevel
 
     kind = onnx.TensorProto.DataType.Name(attrs["to"]) if isinstance(attrs["to"], int) else ""
     if kind.startswith(("FLOAT4", "FLOAT8", "INT4", "UINT4", "STRING", "COMPLEX")):
         refuse(name, attrs, f"the type {kind}")
+    data = inputs[0]
+    if kind == "FLOAT16":
+        data = _narrow(data)
+    return convert(type(inputs)([data]), {"to": attrs["to"]}, params)
+
+
+def _cast_like(name, convert, inputs, attrs, params):
+    if infer_type(inputs[1]).checked_type.dtype == "float16":
+        inputs = type(inputs)([_narrow(inputs[0]), inputs[1]])
+    return convert(inputs, {}, params)
+
+
+def _narrow(data):
+    is_double = infer_type(data).checked_type.dtype == "float64"
+    return _op.cast(data, "float32") if is_double else data
+
+
+def _space_to_depth(name, convert, inputs, attrs, params):
+    if attrs.get("mode", b"DCR") not in (b"DCR", "DCR"):
+        refuse(name, attrs, f"mode={attrs['mode']}")
     return convert(inputs, attrs, params)
 
 
@@ -116,6 +145,12 @@ def _conv(name, convert, inputs, attrs, params):
     return convert(inputs, attrs, params)
 
 
+def _lrn(name, convert, inputs, attrs, params):
+    if attrs["size"] % 2 == 0:
+        refuse(name, attrs, f"an even size={attrs['size']}")
+    return convert(inputs, attrs, params)
+
+
 def _always(what, name, convert, inputs, attrs, params):
     refuse(name, attrs, what)
 
@@ -125,6 +160,9 @@ REFUSED = {
     "Conv": _conv,
     "Adam": functools.partial(_always, "a training step"),
     "Cast": _cast,
+    "CastLike": _cast_like,
     "DFT": functools.partial(_always, "the discrete Fourier transform"),
+    "LRN": _lrn,
+    "SpaceToDepth": _space_to_depth,
     "Scan": functools.partial(_always, "a loop over a sequence"),
 }

@@ -28,6 +28,7 @@ def batch_norm(name, convert, inputs, attrs, params):
     """Refuse BatchNormalization of training."""
     if attrs.get("training_mode", 0):
         refuse(name, attrs, "training_mode")
+    attrs.get("momentum")  # of training
     return convert(inputs, attrs, params)
 
 
@@ -40,6 +41,7 @@ def dropout(opset, name, convert, inputs, attrs, params):
         The opset of the model. The mask is of booleans since opset 10.
     """
     data, ratio, is_training = (inputs[k] for k in range(3))
+    attrs.get("ratio")  # before opset 12, and of no effect
     if is_training is not None and not (_is_zero(is_training) or _is_zero(ratio)):
         refuse(name, attrs, "training_mode other than a constant false")
     result = _op.nn.dropout(data, 0.0)

@@ -70,6 +70,16 @@ def grouped(lengths, queries, past=None, groups=GROUPS, is_packed=False, **other
     }
 
 
+def of_others(**shapes):
+    """Return the inputs that follow the bias, in their order, of those that have a shape."""
+    names = ("sink", "k_scale", "v_scale", "q_norm", "k_norm", "lengths")
+    values = {
+        name: normal(shapes[name], seed=k) if name in shapes else None
+        for k, name in enumerate(names)
+    }
+    return {f"other_{name}": value for name, value in values.items()}
+
+
 ATTRS = dict(num_heads=HEADS, kv_num_heads=GROUPS)
 ROTARY, PARTLY = angles(SIZE // 2), angles(SIZE // 4)
 CASES = {
@@ -91,6 +101,10 @@ CASES = {
     ),
     "rotary-packed": (grouped([5, 5], 5, is_packed=True, **ROTARY), dict(do_rotary=1)),
     "one-token": (grouped([1], 1), {}),
+    "sink": (grouped([5, 5], 5, **of_others(sink=HEADS)), {}),
+    "sink-and-softcap": (grouped([5], 5, **of_others(sink=HEADS)), dict(softcap=0.7)),
+    "smooth": (grouped([5], 5, groups=HEADS), dict(kv_num_heads=HEADS, smooth_softmax=1)),
+    "past-sink-window": (grouped([7], 1, 6, **of_others(sink=HEADS)), dict(local_window_size=3)),
     "past": (grouped([7], 1, 6), {}),
     "past-of-several": (grouped([9], 3, 6), {}),
     "past-window": (grouped([7], 1, 6), dict(local_window_size=3)),
@@ -128,6 +142,22 @@ def test_group_query_attention(case):
     counts = check_node("GroupQueryAttention", operands, outputs=3, parts=1, **attrs)
     matmuls = sum(n for name, n in counts.items() if name.startswith("dnnl.batch_matmul"))
     assert matmuls + 2 * counts["dnnl.attention"] == 2
+
+
+def test_normalized_queries_and_keys():
+    """The CPU provider of onnxruntime does not have these norms."""
+    factors = of_others(q_norm=SIZE, k_norm=SIZE)
+    operands = grouped([5, 5], 5, **ROTARY, **factors)
+    attrs = {**ATTRS, "do_rotary": 1, "outputs": 3, "consts": ("cos", "sin", "total")}
+    got, _ = results(
+        node_model("GroupQueryAttention", operands, qk_norm_epsilon=0.1, **attrs), operands
+    )
+    plain = grouped([5, 5], 5, **ROTARY)
+    for name, factor in (("q", factors["other_q_norm"]), ("k", factors["other_k_norm"])):
+        heads = operands[name].reshape(2, 5, -1, SIZE)
+        scale = np.sqrt((heads**2).mean(-1, keepdims=True) + 0.1)
+        plain[name] = (heads / scale * factor).reshape(operands[name].shape).astype("float32")
+    assert_close(got, onnxruntime_results(node_model("GroupQueryAttention", plain, **attrs), plain))
 
 
 def valid(tensors, lengths):
@@ -211,13 +241,13 @@ def test_a_buffer_that_is_longer_than_the_past_is_an_error_at_run_time(past, is_
 @pytest.mark.parametrize(
     "operands, attrs, reason",
     [
-        (grouped([5], 5), dict(smooth_softmax=1), "smooth_softmax=1"),
-        ({**grouped([5], 5), "sink": normal(HEADS)}, {}, "the input head_sink"),
+        (grouped([5], 5, **of_others(lengths=6)), {}, "the input query_seqlens"),
+        (grouped([5], 5, **of_others(k_scale=1)), {}, "the input k_scale"),
         (grouped([5], 5, positions=np.arange(5)[None]), {}, "the input position_ids"),
         (grouped([4], 1, 6, total=np.array(4, "int32")), {}, "total_sequence_length=4 instead of"),
         (grouped([5], 5, groups=3), dict(kv_num_heads=3), "4 query heads of 3 key heads"),
     ],
-    ids=["smooth", "sink", "positions", "shared-buffer", "heads"],
+    ids=["lengths", "scale", "positions", "shared-buffer", "heads"],
 )
 def test_refused(operands, attrs, reason):
     attrs = {**ATTRS, **attrs, "outputs": 3, "consts": ("total",)}

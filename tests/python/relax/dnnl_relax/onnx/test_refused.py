@@ -89,3 +89,20 @@ def test_results_that_are_not_computed():
         tvm.error.OpAttributeUnImplemented, match="node node: more than 1 of 2 results"
     ):
         tvm_dnnl.from_onnx(model)
+
+
+@pytest.mark.parametrize("op, domain", [("Scaler", "ai.onnx.ml"), ("Adagrad", "")])
+def test_ops_without_a_converter(op, domain):
+    """The message names the first node, and what to do about trees and scalers."""
+    model = node_model(op, {"x": normal(2, 3)}, domain=domain)
+    with pytest.raises(tvm.error.OpNotImplemented, match=f"ONNX {op}, node node: .*{op}") as error:
+        tvm_dnnl.from_onnx(model)
+    assert ("onnxruntime has these" in str(error.value)) == bool(domain)
+
+
+def test_inputs_that_are_not_read():
+    """Of TVM's converters, too."""
+    model = node_model("Relu", {"x": normal(2, 3), "y": normal(2, 3)}, domain="")
+    message = "ONNX Relu, node node: the input 1 cannot be imported"
+    with pytest.raises(tvm.error.OpAttributeUnImplemented, match=message):
+        tvm_dnnl.from_onnx(model)

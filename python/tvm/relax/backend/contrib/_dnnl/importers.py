@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING
 import tvm
 from tvm.contrib.onednn import compiler_lock
 from tvm.contrib.onednn.compiled_model import check_onnx_only
+from tvm.contrib.onednn.frontend.functions import import_expanded
 from tvm.contrib.onednn.frontend.prepare import Shape, prepare
 from tvm.contrib.onednn.verify.check import Source
 
@@ -79,7 +80,7 @@ def from_onnx(
     from tvm_dnnl.frontend._dnnl.onnx import open_shapes, registration  # require the package onnx
 
     registration.register()
-    return open_shapes.import_model(prepared)
+    return import_expanded(prepared, open_shapes.import_model)
 
 
 @compiler_lock.entry("import a program of torch.export")

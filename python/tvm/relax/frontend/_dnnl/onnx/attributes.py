@@ -14,10 +14,10 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Attributes of ONNX nodes: one that a converter does not read is refused.
+"""Attributes and inputs of ONNX nodes: one that a converter does not read is refused.
 
-TVM's importer passes each converter, the plug-in's and its own, a dict that notes what is read.
-Attributes that have their default may remain unread.
+TVM's importer passes each converter, the plug-in's and its own, a dict and a list that note what is
+read. Attributes that have their default may remain unread.
 """
 
 from __future__ import annotations
@@ -25,12 +25,11 @@ from __future__ import annotations
 import functools
 
 import tvm
+from tvm.contrib.onednn.frontend.attributes import Attributes
 
-#: Attributes that do not change the results of inference: hints of opsets before 7, which broadcast
-#: on request only, and the seed of a Dropout that passes its input through.
-_WITHOUT_EFFECT = frozenset(
-    {"broadcast", "consumed_inputs", "is_test", "output_sequence", "seed", "tvm_custom"}
-)
+#: Inputs that may remain unread, by op: the region of a Resize that crops nothing, the ratio of a
+#: Dropout that passes its input through, and lengths that other inputs have.
+_INPUTS_WITHOUT_EFFECT = {"Dropout": {1, 2}, "Resize": {1}, "GroupQueryAttention": {5}}
 
 
 def refuse(op: str, attr: dict, reason: str):
@@ -50,81 +49,61 @@ def refuse(op: str, attr: dict, reason: str):
     raise tvm.error.OpAttributeUnImplemented(f"{where}: {reason} cannot be imported")
 
 
-class Attributes(dict):
-    """The attributes of a node, as the importer passes these; notes which of them are read.
-
-    Iteration, and so a copy, reads all of them.
+class Inputs(list):
+    """The inputs of a node, None after the last one; notes which of them are read.
 
     Attributes
     ----------
-    unread : set[str]
-        The names of those that were not read.
+    unread : set[int]
+        The positions of those that were not read.
     """
 
     def __init__(self, values):
         super().__init__(values)
-        self.unread = set(values)
+        self.unread = {number for number, value in enumerate(values) if value is not None}
 
-    def __getitem__(self, name):
-        self.unread.discard(name)
-        return super().__getitem__(name)
-
-    def get(self, name, default=None):
-        """Return an attribute, or a default."""
-        return self[name] if name in self else default
-
-    def pop(self, name, *default):
-        """Remove and return an attribute."""
-        self.unread.discard(name)
-        return super().pop(name, *default)
-
-    def replaced(self, **values) -> Attributes:
-        """Return a copy with other values, which notes here what is read of the rest."""
-        self.unread -= values.keys()
-        copy = Attributes({**dict(dict.items(self)), **values})
-        copy.unread = self.unread
-        return copy
+    def __getitem__(self, item):
+        if isinstance(item, slice):
+            stop = len(self) if item.stop is None else item.stop
+            return [self[number] for number in range(stop)[item]]
+        self.unread.discard(item if item >= 0 else len(self) + item)
+        return super().__getitem__(item) if item < len(self) else None
 
     def __iter__(self):
         self.unread.clear()
         return super().__iter__()
 
-    def items(self):
-        """Return names and values."""
+    def __add__(self, others):
         self.unread.clear()
-        return super().items()
+        return super().__add__(others)
 
 
 def refuse_unread(importer: type) -> type:
-    """Let a class of TVM that imports ONNX graphs refuse attributes that no converter reads."""
+    """Let a class of TVM that imports ONNX graphs refuse what no converter reads."""
     convert = importer._convert_operator
 
     @functools.wraps(convert)
     def convert_operator(self, op_name, inputs, attrs, opset):
         if not isinstance(attrs, Attributes):  # of a subclass
             attrs = Attributes(attrs)
+        inputs = Inputs(inputs)
         result = convert(self, op_name, inputs, attrs, opset)
-        for name in sorted(attrs.unread - _WITHOUT_EFFECT):
-            value = dict.__getitem__(attrs, name)
-            # The shape of a kernel that is an operand is known without the attribute.
-            is_known = name == "kernel_shape" and len(inputs) > 1
-            if not is_known and not _is_default(op_name, name, value, opset):
-                refuse(op_name, attrs, f"the attribute {name}={value}")
+        for number in sorted(inputs.unread - _INPUTS_WITHOUT_EFFECT.get(op_name, set())):
+            refuse(op_name, attrs, f"the input {_input_name(op_name, number, opset)}")
+        ignored = attrs.ignored(op_name, len(inputs), opset)
+        if ignored:
+            refuse(op_name, attrs, f"the attribute {ignored}")
         return result
 
     importer._convert_operator = convert_operator
     return importer
 
 
-def _is_default(op: str, name: str, value, opset: int) -> bool:
-    """Whether a value is the default that the standard has for an attribute."""
-    from onnx import defs, helper  # The importer of PyTorch, which uses this file, needs no onnx.
+def _input_name(op: str, number: int, opset: int) -> str:
+    """Return the name that the standard has for an input, or its number."""
+    from onnx import defs
 
     try:
-        attribute = defs.get_schema(op, opset, "").attributes[name]
-    except (defs.SchemaError, KeyError):  # an op or attribute of another domain
-        return False
-    if not attribute.default_value.name:
-        return False
-    default = helper.get_attribute_value(attribute.default_value)
-    return (tuple(default) if isinstance(default, list) else default) == value
+        return defs.get_schema(op, opset, "").inputs[number].name
+    except (defs.SchemaError, IndexError):
+        return str(number)

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import numpy as np
 from tvm import relax, te
+from tvm.contrib.onednn.frontend.experts import unpack
 
 from ..backend import named_op_attrs
 
@@ -134,10 +135,3 @@ def unpack_weight(
     else:
         zero = zero_points.astype("float32").reshape(rows, blocks, 1)
     return ((values - zero) * scales).reshape(rows, -1)[:, :columns]
-
-
-def unpack(packed: np.ndarray, bits: int) -> np.ndarray:
-    """Return values of uint8 of which each byte of the last axis has several."""
-    shifts = np.arange(0, 8, bits, dtype="uint8")
-    values = (packed[..., None] >> shifts) & np.uint8(2**bits - 1)
-    return values.reshape(*packed.shape[:-1], -1)

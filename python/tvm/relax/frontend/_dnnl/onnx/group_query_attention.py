@@ -18,6 +18,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 from tvm import relax, te, tirx
 from tvm.relax.frontend.onnx.onnx_frontend import OnnxOpConverter
 
@@ -47,10 +48,14 @@ class GroupQueryAttention(OnnxOpConverter):
     @classmethod
     def _impl_v1(cls, bb, inputs, attr, params):
         node = Node("GroupQueryAttention", bb, attr)
-        node.refuse_attrs(smooth_softmax=0, qk_output=0, k_quant_type=b"NONE", v_quant_type=b"NONE")
-        node.refuse_inputs(inputs, position_ids=9, head_sink=11)
+        node.refuse_attrs(qk_output=0, k_quant_type=b"NONE", v_quant_type=b"NONE")
+        node.refuse_inputs(inputs, position_ids=9, k_scale=12, v_scale=13, query_seqlens=16)
         query, key, value, past_key, past_value, lengths, total, cos, sin, _, bias = inputs[:11]
         query, key, value = cls._heads(node, query, key, value)
+        query, key = (
+            cls._normalized(node, each, inputs[number], f"{name}_norm_epsilon")
+            for name, each, number in (("q", query, 14), ("k", key, 15))
+        )
         batch, heads, queries, _ = node.shape(query)
         past_length = 0 if past_key is None else node.shape(past_key)[2]
         keys = past_length + queries
@@ -83,10 +88,18 @@ class GroupQueryAttention(OnnxOpConverter):
             mask = _mask(node, pasts, queries, keys, dtype, before)
         if bias is not None:
             bias = node.broadcast(bias, [batch, heads, queries, keys], "attention_bias")
-        out = attend(
-            node, query, key, value, (bias, mask), attr.get("scale"), attr.get("softcap", 0.0)
-        )
+        sink = inputs[11]
+        if sink is None and attr.get("smooth_softmax", 0) > 0:
+            sink = relax.const(np.zeros(heads, dtype))
+        scale, softcap = attr.get("scale"), attr.get("softcap", 0.0)
+        out = attend(node, query, key, value, (bias, mask), scale, softcap, sink=sink)
         return node.outputs(merge_heads(node, out), key, value)
+
+    @staticmethod
+    def _normalized(node: Node, x, factor, name: str):
+        """Return queries or keys divided by the root of the mean square of each, if so asked."""
+        epsilon = node.attr.get(name, node.attr.get("qk_norm_epsilon", 1e-6))
+        return x if factor is None else node.emit(relax.op.nn.rms_norm(x, factor, -1, epsilon))
 
     @staticmethod
     def _window(node: Node) -> tuple[int | None, bool]:

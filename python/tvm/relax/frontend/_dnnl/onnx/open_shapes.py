@@ -30,6 +30,7 @@ import tvm
 from tvm import relax, tirx
 from tvm.contrib.onednn.frontend import unrolled_layers
 from tvm.contrib.onednn.frontend.protobuf import fixed_size
+from tvm.contrib.onednn.frontend.types import unsupported_type
 
 from ..attention_parts import is_equal
 from ..backend import ATTR, Record, is_constant, size_from, value_of
@@ -37,7 +38,6 @@ from .attributes import refuse_unread
 from .branches import BranchImporter
 from .quiet import QuietImporter
 from .shape_values import ShapeValue, evaluate, range_of
-from .types import check_types
 
 # The inputs that converters of TVM accept as a shape, by op.
 _SHAPES = {"ConstantOfShape": [0], "Expand": [1], "Slice": [1, 2, 3, 4], "Tile": [1]}
@@ -66,7 +66,10 @@ def _imported(model) -> tvm.IRModule:
                 f"ONNX {node.op_type}, node {node.name or node.output[0]}: the number of "
                 "iterations is not constant or too large; fix the shapes of the inputs"
             )
-    check_types(model.graph)
+    # TVM converts from powers of two, but not to them.
+    message = unsupported_type(model.graph, ("FLOAT8E8M0",))
+    if message:
+        raise tvm.error.OpNotImplemented(message)
     # TVM 0.26 would import an input without a shape as a scalar.
     unknown = {
         each.name: None for each in model.graph.input if not each.type.tensor_type.HasField("shape")

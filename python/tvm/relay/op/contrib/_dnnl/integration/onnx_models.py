@@ -27,8 +27,10 @@ import tvm
 from tvm import relay
 from tvm.contrib.onednn import compiler_lock, progress
 from tvm.contrib.onednn.frontend import unrolled_layers
+from tvm.contrib.onednn.frontend.functions import import_expanded
 from tvm.contrib.onednn.frontend.prepare import Shape, inputs, prepare
 from tvm.contrib.onednn.frontend.protobuf import fixed_size
+from tvm.contrib.onednn.frontend.types import unsupported_type
 from tvm.contrib.onednn.report.record import ATTR, Record
 
 if TYPE_CHECKING:
@@ -79,9 +81,16 @@ def from_onnx(
         An op of the model is not supported. TVM's importer has more errors, of various types.
     """
     _note_nodes()
-    prepared = prepare(model, shape, constants)
+    return import_expanded(prepare(model, shape, constants), _imported)
+
+
+def _imported(model: onnx.ModelProto) -> tuple[tvm.IRModule, dict[str, tvm.nd.NDArray]]:
+    """Import a prepared model, and record which layers are unrolled."""
+    message = unsupported_type(model.graph)
+    if message:
+        raise tvm.error.OpNotImplemented(message)
     with unrolled_layers.noted() as notes:
-        mod, params = relay.frontend.from_onnx(prepared, _empty(prepared), freeze_params=True)
+        mod, params = relay.frontend.from_onnx(model, _empty(model), freeze_params=True)
     if notes:
         mod = mod.with_attr(ATTR, tvm.runtime.String(Record(unrolled=[*notes]).to_json()))
     return mod, params

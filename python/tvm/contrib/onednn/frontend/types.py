@@ -18,42 +18,49 @@
 
 from __future__ import annotations
 
-import onnx
-import tvm
+from typing import TYPE_CHECKING
 
-#: The types of tensors that TVM compiles for a CPU.
-_SUPPORTED = frozenset(
-    getattr(onnx.TensorProto, name)
-    for name in (
-        # Nor is something known about an undefined one.
-        "UNDEFINED",
-        *("BOOL", "INT8", "INT16", "INT32", "INT64", "UINT8", "UINT16", "UINT32", "UINT64"),
-        *("FLOAT16", "BFLOAT16", "FLOAT", "DOUBLE"),
-    )
+if TYPE_CHECKING:
+    import onnx
+
+_SUPPORTED = (
+    # Nor is something known about an undefined one.
+    "UNDEFINED",
+    *("BOOL", "INT8", "INT16", "INT32", "INT64", "UINT8", "UINT16", "UINT32", "UINT64"),
+    *("FLOAT16", "BFLOAT16", "FLOAT", "DOUBLE"),
 )
 
 
-def check_types(graph: onnx.GraphProto) -> None:
-    """Raise OpNotImplemented, with the name of the node, for a tensor of an unsupported type.
+def unsupported_type(graph: onnx.GraphProto, readable: tuple[str, ...] = ()) -> str | None:
+    """Return the message about a tensor of a type that TVM does not compile for a CPU.
 
     Parameters
     ----------
     graph : onnx.GraphProto
         A prepared graph; `value_info` has the types of its values.
+    readable : tuple[str, ...]
+        Further types that nodes may read, and not write.
+
+    Returns
+    -------
+    message : str | None
+        With the name of the node; None if there is no such tensor.
     """
+    import onnx
+
     types = {tensor.name: tensor.data_type for tensor in graph.initializer}
     for info in (*graph.input, *graph.value_info, *graph.output):
         types[info.name] = info.type.tensor_type.elem_type
-    others = {name: kind for name, kind in types.items() if kind not in _SUPPORTED}
+    kinds = {name: onnx.TensorProto.DataType.Name(kind) for name, kind in types.items()}
+    others = {name: kind for name, kind in kinds.items() if kind not in _SUPPORTED}
     if not others:
-        return
+        return None
     for node in graph.node:
         for name in (*node.input, *node.output):
-            # TVM converts from powers of two, but not to them.
-            is_read = name in node.input and others.get(name) == onnx.TensorProto.FLOAT8E8M0
+            is_read = name in node.input and others.get(name) in readable
             if name in others and not is_read:
-                kind = onnx.TensorProto.DataType.Name(others[name])
-                raise tvm.error.OpNotImplemented(
+                return (
                     f"ONNX {node.op_type}, node {node.name or node.output[0]}: {name} is a tensor "
-                    f"of the type {kind}, which TVM does not support"
+                    f"of the type {others[name]}, which TVM does not support"
                 )
+    return None
