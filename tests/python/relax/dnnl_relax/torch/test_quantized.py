@@ -100,6 +100,8 @@ def test_pt2e_resnet():
     assert (report.offloaded, report.partitions) == (report.total, 1)
     assert sum(count for name, count in kinds(fast).items() if "conv2d" in name) == 7
     assert sum(report.in_8_bits.values()) == 8
+    # A quantize clips at zero, but none reads the last relu.
+    assert report.ops["nn.relu"] == 1
 
 
 @pytest.mark.parametrize("is_dynamic", [False, True], ids=["static", "dynamic"])

@@ -31,6 +31,7 @@ from . import (
     fourier,
     masks,
     packed_weights,
+    quantized,
     recurrent,
     registration,
     resizes,
@@ -75,6 +76,7 @@ def prepared(program) -> tuple[torch.export.ExportedProgram, dict]:
     _drop_plain_outputs(program)
     fourier.split_complex(program)
     packed_weights.rewrite(program)
+    quantized.rewrite(program)
     simplify.rewrite(program, fold.fold(program))
     masks.rewrite(program, fold.fold(program))
     return program, fold.fold(program)

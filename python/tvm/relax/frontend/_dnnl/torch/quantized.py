@@ -42,6 +42,16 @@ def is_kept(node: Node) -> bool:
     return node.target.__name__ in _DEQUANTIZE and _type(argument(node, "dtype")) in EIGHT_BITS
 
 
+def rewrite(program) -> None:
+    """Leave out a relu of what a quantize clips at zero, in place."""
+    for node in program.graph.nodes:
+        if node.op != "call_function" or node.target.__name__ != "quantize_per_tensor.default":
+            continue
+        relu, (zero_point, smallest) = node.args[0], node.args[2:4]
+        if relu.target is aten.relu.default and len(relu.users) == 1 and zero_point == smallest:
+            node.replace_input_with(relu, relu.args[0])
+
+
 def converters(values: dict):
     """Return the converters of a program whose constants have these values."""
     quantize, dequantize = (functools.partial(each, values) for each in (_quantize, _dequantize))
