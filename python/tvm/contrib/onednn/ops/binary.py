@@ -27,7 +27,7 @@ from ..ir.numpy_types import Array, UndefinedResult, along
 from ..ir.op_view import OpView, Tensor, tensor_of
 from .attrs import Int
 from .draw import Call, Draw, along_axis, broadcast_operands
-from .schema import POSTS_INT8, OpSchema, binary, of_values, same_type
+from .schema import POSTS_INT8, OpSchema, binary, broadcast_type, of_values, same_type
 from .tensors import VIEWED, axis_reason, tensor_reason, tensors_reason
 
 
@@ -112,6 +112,9 @@ def _draw_where(d: Draw) -> Call:
 
 
 _BINARY = dict(reason=binary_reason, channel_axis=binary_channel_axis)
+_EXTREMUM: dict[str, Any] = dict(
+    reason=binary_reason, infer=broadcast_type, draw=broadcast_operands, relax=""
+)
 _COMPARISON: dict[str, Any] = dict(
     reason=comparison_reason, infer=_comparison_type, draw=broadcast_operands
 )
@@ -132,6 +135,9 @@ ROWS = [
     binary("divide", **_BINARY, numpy=of_values(_divide)),
     binary("maximum", **_BINARY, swaps=True),
     binary("minimum", **_BINARY, swaps=True),
+    # NaN where an operand is NaN; nothing is fused, because oneDNN's post-ops drop it.
+    OpSchema("dnnl.nan_maximum", **_EXTREMUM, numpy=of_values(np.maximum)),
+    OpSchema("dnnl.nan_minimum", **_EXTREMUM, numpy=of_values(np.minimum)),
     OpSchema("equal", **_COMPARISON),
     OpSchema("not_equal", **_COMPARISON),
     OpSchema("less", **_COMPARISON),

@@ -80,6 +80,8 @@ def _readings(graph: Graph, node: Node) -> Iterator[_Reading]:
         yield from _between_casts(graph, node)
     if is_op(node, "nn.matmul"):
         yield from _dense(node)
+    if is_op(node, "where"):
+        yield from _extremum(node)
     for reader, name in _NORMS.items():
         norm = reader().read(node) if node.name in reader.roots else None
         operands = norm and _of_vectors(graph, norm, reader.axis)
@@ -105,6 +107,18 @@ def _dense(node: Node) -> Iterator[_Reading]:
     if is_op(weight, "transpose") and list(weight.attrs.axes) == [1, 0]:
         attrs = {key: each for key, each in vars(node.attrs).items() if key == "out_dtype"}
         yield _Reading("nn.dense", [data, *weight.operands], attrs)
+
+
+def _extremum(node: Node) -> Iterator[_Reading]:
+    """Yield a maximum or minimum whose operands replace it where they are NaN."""
+    guarded = []
+    while is_op(node, "where") and is_op(node.operands[0], "not_equal"):
+        condition, data, node = node.operands
+        if condition.operands != [data, data]:
+            return
+        guarded.append(data)
+    if is_op(node, "maximum", "minimum") and {*guarded} == {*node.operands}:
+        yield _Reading(f"dnnl.nan_{node.name}", node.operands, {})
 
 
 def _of_vectors(graph: Graph, norm: Normalization, axis: int) -> list[Node] | None:

@@ -90,6 +90,8 @@ constexpr Family kEltwise = {InferEltwise, LowerEltwise, Reads::kAnyWhenAlone,
 constexpr Family kFunction = {InferEltwise, LowerEltwise, kAny, Fuses::kQuantizations};
 constexpr Family kBinary = {InferBinary, LowerBinary, kCommon, Fuses::kQuantizations,
                             PostOp::kBinary};
+/*! \brief Extrema that are NaN where an operand is. */
+constexpr Family kExtremum = {InferExtremum, LowerExtremum, kAny};
 constexpr Family kPReLU = {InferPReLU, LowerPReLU, kCommon, Fuses::kNothing, PostOp::kPReLU};
 constexpr Family kDequantize = {InferDequantize, LowerDequantize, kCommon, Fuses::kQuantizations};
 constexpr Family kBatchNorm = {InferBatchNorm, LowerBatchNorm, kCommon, Fuses::kRealOps};
@@ -211,6 +213,9 @@ const OpSpec kOps[] = {
     {"dnnl.rsqrt", 1, 1, kEltwise, algorithm::eltwise_sqrt, nullptr, /*is_reciprocal=*/true},
     {"dnnl.softplus", 1, 1, kEltwise, algorithm::eltwise_soft_relu, UnitSlope, false, Softplus},
     {"dnnl.swish", 1, 1, kEltwise, algorithm::eltwise_swish, SameNames},
+
+    {"dnnl.nan_maximum", 2, 2, kExtremum, algorithm::binary_max},
+    {"dnnl.nan_minimum", 2, 2, kExtremum, algorithm::binary_min},
 
     {"nn.bias_add", 2, 2, kBinary, algorithm::binary_add},
     {"add", 2, 2, kBinary, algorithm::binary_add},

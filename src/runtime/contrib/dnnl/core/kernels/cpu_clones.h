@@ -49,6 +49,15 @@
 #define DNNL_UNROLL
 #endif
 
+// For a loop whose iterations read nothing that others write.
+#if defined(__clang__)
+#define DNNL_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#elif defined(__GNUC__)
+#define DNNL_INDEPENDENT _Pragma("GCC ivdep")
+#else
+#define DNNL_INDEPENDENT
+#endif
+
 // Compiled for several CPUs, of which the loader picks one: the rest of the library is for any.
 // Sanitizers' functions cannot be called while it does.
 #if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && defined(__gnu_linux__) && \

@@ -19,7 +19,7 @@
 
 /*!
  * \file src/runtime/contrib/dnnl/core/kernels/select.h
- * \brief Selects between the elements of two rows.
+ * \brief Selects between the elements of two rows, by a condition or by their size.
  */
 #ifndef TVM_RUNTIME_CONTRIB_DNNL_CORE_KERNELS_SELECT_H_
 #define TVM_RUNTIME_CONTRIB_DNNL_CORE_KERNELS_SELECT_H_
@@ -39,6 +39,16 @@ void Select(const uint8_t* condition, const uint16_t* x, int64_t x_step, const u
             int64_t y_step, uint16_t* dst, int64_t count);
 void Select(const uint8_t* condition, const uint32_t* x, int64_t x_step, const uint32_t* y,
             int64_t y_step, uint32_t* dst, int64_t count);
+
+/*!
+ * \brief The larger or the smaller of two elements, or the first that is NaN.
+ *
+ * Each operand's elements are a stride apart, 0 or more. `infinity` is that of the 16-bit type.
+ */
+void Extremum(bool is_max, const float* a, int64_t a_stride, const float* b, int64_t b_stride,
+              float* dst, int64_t count);
+void Extremum(bool is_max, uint16_t infinity, const uint16_t* a, int64_t a_stride,
+              const uint16_t* b, int64_t b_stride, uint16_t* dst, int64_t count);
 
 }  // namespace tvm::runtime::contrib::dnnl_backend
 

@@ -103,7 +103,8 @@ class Loops {
     const int64_t units = (rows * parts + rows_of_unit - 1) / rows_of_unit;
     ParallelFor(units, kGrain, [&](int64_t first, int64_t last) {
       const int64_t end = std::min(rows * parts, last * rows_of_unit);
-      for (int64_t i = first * rows_of_unit; i < end; ++i) {
+      if (parts == 1) return RunRows(first * rows_of_unit, end, body);
+      for (int64_t i = first; i < end; ++i) {
         const int64_t row = i / parts, column = i % parts * kPart;
         Offsets offsets = At(row);
         for (size_t k = 0; k < kOperands; ++k) offsets[k] += column * strides()[k];
@@ -119,6 +120,21 @@ class Loops {
       if (strides_.back()[k] != own[k] * size) return false;
     }
     return true;
+  }
+
+  /*! \brief Call `body` for whole rows, which may be so short that to find each takes longer. */
+  template <typename Body>
+  void RunRows(int64_t row, int64_t end, const Body& body) const {
+    const int64_t columns = dims_.back();
+    const size_t outer = dims_.size() < 2 ? 0 : dims_.size() - 2;
+    while (row < end) {
+      Offsets offsets = At(row);
+      const int64_t wrap = dims_.size() < 2 ? end : row + dims_[outer] - row % dims_[outer];
+      for (const int64_t stop = std::min(end, wrap); row < stop; ++row) {
+        body(offsets, row * columns, columns);
+        for (size_t k = 0; k < kOperands; ++k) offsets[k] += strides_[outer][k];
+      }
+    }
   }
 
   Offsets At(int64_t row) const {

@@ -19,7 +19,7 @@
 
 /*!
  * \file src/runtime/contrib/dnnl/core/ops/where.cc
- * \brief Ops that copy elements of operands that are broadcast: a selection, and a broadcast alone.
+ * \brief Ops that copy elements of operands that are broadcast: selections, and a broadcast alone.
  */
 #include <algorithm>
 #include <cstring>
@@ -76,6 +76,21 @@ HostKernel WhereKernel(Loops<3> loops) {
   };
 }
 
+/*! \brief Of T, float or the bits of a 16-bit type with some infinity. */
+template <typename T, typename... Infinity>
+HostKernel ExtremumKernel(bool is_max, Loops<2> loops, Infinity... infinity) {
+  return [=, loops = std::move(loops)](void* const* addresses) {
+    const auto* a = static_cast<const T*>(addresses[0]);
+    const auto* b = static_cast<const T*>(addresses[1]);
+    auto* dst = static_cast<T*>(addresses[2]);
+    const auto [a_stride, b_stride] = loops.strides();
+    loops.Run([&, a_stride = a_stride, b_stride = b_stride](const Loops<2>::Offsets& at,
+                                                            int64_t begin, int64_t count) {
+      Extremum(is_max, infinity..., a + at[0], a_stride, b + at[1], b_stride, dst + begin, count);
+    });
+  };
+}
+
 template <typename T>
 HostKernel BroadcastKernel(Loops<1> loops) {
   return [loops = std::move(loops)](void* const* addresses) {
@@ -97,6 +112,11 @@ Types InferWhere(const NodeReader& node, const Types& inputs) {
       << ToText(inputs[2]);
   const Dims dims = BroadcastDims(node, "shapes", inputs[1].shape, inputs[2].shape);
   return {{BroadcastDims(node, "shapes", inputs[0].shape, dims), inputs[1].dtype}};
+}
+
+Types InferExtremum(const NodeReader& node, const Types& inputs) {
+  CheckReal(node, inputs);
+  return {{BroadcastDims(node, "shapes", inputs[0].shape, inputs[1].shape), inputs[0].dtype}};
 }
 
 Types InferBroadcastTo(const NodeReader& node, const Types& inputs) {
@@ -136,6 +156,35 @@ void LowerWhere(const NodeReader& node, PlanBuilder* plan) {
                    : bytes == 2 ? WhereKernel<uint16_t>(loops)
                                 : WhereKernel<uint32_t>(loops),
                    args);
+  plan->SetOutput(node, dst);
+}
+
+void LowerExtremum(const NodeReader& node, PlanBuilder* plan) {
+  Dims dims = node.OutDims();
+  Tensor a = plan->Input(node, 0), b = plan->Input(node, 1), dst;
+  std::array<Dims, 2> strides;
+  const auto size = static_cast<int64_t>(a.md.get_size() / dnnl::memory::data_type_size(a.dtype()));
+  if (a.md == b.md && size == NumElements(a.md.get_padded_dims())) {
+    // Whatever the layout, also what pads its blocks.
+    dst = plan->NewTensor(a.md);
+    dims = {size};
+    strides = {Dims{1}, Dims{1}};
+  } else {
+    a = WithStrides(node, plan, a);
+    b = WithStrides(node, plan, b);
+    dst = plan->NewTensor(PlainDesc(dims, node.OutType()));
+    strides = {BroadcastStrides(a, dims), BroadcastStrides(b, dims)};
+  }
+  const Loops<2> loops(dims, strides);
+  const bool is_max = SpecOf(node).algorithm == dnnl::algorithm::binary_max;
+  const bool is_bf16 = dst.dtype() == dnnl::memory::data_type::bf16;
+  plan->EmitKernel(
+      node, "select",
+      dst.dtype() == dnnl::memory::data_type::f32
+          ? ExtremumKernel<float>(is_max, loops)
+          : ExtremumKernel<uint16_t>(is_max, loops, uint16_t(is_bf16 ? 0x7f80 : 0x7c00)),
+      {{DNNL_ARG_SRC_0, a}, {DNNL_ARG_SRC_1, b}, {DNNL_ARG_DST, dst}});
+  plan->OfferInPlace(DNNL_ARG_SRC_0);
   plan->SetOutput(node, dst);
 }
 
