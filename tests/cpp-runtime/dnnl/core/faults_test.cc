@@ -219,6 +219,54 @@ TEST(DNNLFaults, ZeroPointsOfDilatedRows) {
   EXPECT_TRUE(!IsFaulty(kernel));
 }
 
+TEST(DNNLFaults, ZeroPointsOfRowsWithALongPadding) {
+  Kernel kernel = Conv("brgconv:avx512_core_vnni", Type::s8, 16, {5}, {1});
+  kernel.src[2] = 20;
+  kernel.dst[2] = 20;
+  kernel.src_zero_point = true;
+  for (int64_t begin = 0; begin <= 4; ++begin) {
+    kernel.pad_begin = {begin};
+    // 4 in all: a causal convolution, or one that sees the future.
+    EXPECT_TRUE(IsFaulty(kernel, kNewest) == (begin == 0 || begin == 4));
+  }
+  kernel.src_zero_point = false;
+  EXPECT_TRUE(!IsFaulty(kernel));
+  // A transposed one without padding is padded by 4 at both ends.
+  Kernel deconv =
+      Deconv("brg_conv:avx512_core_vnni+brgconv:avx512_core_vnni", Type::s8, 16, {5}, {1});
+  deconv.src[2] = 16;
+  deconv.dst[2] = 20;
+  deconv.src_zero_point = true;
+  EXPECT_TRUE(IsFaulty(deconv));
+  deconv.pad_begin = {2};
+  deconv.dst[2] = 16;
+  EXPECT_TRUE(!IsFaulty(deconv));
+}
+
+TEST(DNNLFaults, ZeroPointsOfManyPaddedRowsOnAMX) {
+  Kernel kernel = Conv("jit:avx512_core_amx", Type::u8, 64, {7, 7}, {2, 2});
+  kernel.src[2] = kernel.src[3] = 224;
+  kernel.dst[2] = kernel.dst[3] = 112;
+  kernel.pad_begin = {3, 3};
+  kernel.src_zero_point = true;
+  // Two rows of the result, as of ResNet's first convolution.
+  EXPECT_TRUE(!IsFaulty(kernel));
+  kernel.strides = {1, 1};
+  kernel.dst[2] = kernel.dst[3] = 224;
+  EXPECT_TRUE(IsFaulty(kernel, kNewest));
+  kernel.src_zero_point = false;
+  EXPECT_TRUE(!IsFaulty(kernel));
+  Kernel plane = Conv("jit:avx512_core_amx", Type::u8, 32, {1, 1, 5}, {1, 1, 1});
+  plane.src = {1, 32, 1, 7, 6};
+  plane.dst = {1, 64, 1, 7, 4};
+  plane.pad_begin = {0, 0, 1};
+  EXPECT_TRUE(!IsFaulty(plane));
+  plane.src_zero_point = true;
+  EXPECT_TRUE(IsFaulty(plane));
+  plane.src[2] = plane.dst[2] = 2;
+  EXPECT_TRUE(!IsFaulty(plane));
+}
+
 TEST(DNNLFaults, PaddingAsLongAsTheUnreadEnd) {
   // Two windows of 7 over 5 zeros and 14 elements, of which 5 are left.
   Kernel kernel = Conv("brgconv:avx512_core_bf16", Type::bf16, 32, {7}, {7});

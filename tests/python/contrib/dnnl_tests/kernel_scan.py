@@ -43,7 +43,7 @@ CHANNELS = (
     *(1, 2, 3, 4, 5, 7, 8, 12, 15, 16, 17, 20, 24, 31, 32, 33, 40, 47, 48, 49, 56, 63, 64, 65),
     *(72, 80, 96, 112, 127, 128, 129, 144, 160, 192, 240, 256, 272),
 )
-SPATIAL = (1, 2, 3, 5, 7, 8, 9, 14, 15, 16, 17, 28, 31, 32, 33, 56)
+SPATIAL = (1, 2, 3, 5, 7, 8, 9, 14, 15, 16, 17, 28, 31, 32, 33, 56, 64, 97, 112, 129, 224)
 WINDOWS = (1, 1, 2, 3, 3, 3, 4, 5, 6, 7, 8)
 MAX_ELEMENTS, MAX_FLOPS = 2e6, 3e8
 # Smaller tensors may take reference code: oneDNN's kernels would read beyond their end.
@@ -100,7 +100,7 @@ class _Draw:
 
     def image(self, reach):
         """Return sizes that windows of a reach fit in."""
-        sizes = SPATIAL if len(reach) < 3 else (3, 5, 8, 9)
+        sizes = SPATIAL if len(reach) < 3 else (1, 2, 3, 5, 8, 9)
         return [max(each, self.pick(sizes)) for each in reach]
 
     def padding(self, reach):

@@ -28,6 +28,8 @@
 #include <string>
 #include <vector>
 
+#include "faults_int8.h"
+
 namespace tvm::runtime::contrib::dnnl_backend {
 
 namespace {
@@ -39,35 +41,12 @@ int64_t RoundUp(int64_t value, int64_t to) { return (value + to - 1) / to * to; 
 
 int64_t SizeOf(Type type) { return static_cast<int64_t>(dnnl::memory::data_type_size(type)); }
 
-bool IsConv(const Kernel& kernel) { return kernel.kind == Kind::convolution; }
-
 /*! \brief Whether it is a blocked transposed convolution with a stride. */
 bool IsStridedDeconv(const Kernel& kernel) {
   return kernel.kind == Kind::deconvolution && kernel.Has("brgconv_strided");
 }
 
 bool OverrunsResult(const Kernel& kernel) { return kernel.Has("jit_1x1:avx512_core_amx"); }
-
-bool HasWrongBorder(const Kernel& kernel) {
-  return IsConv(kernel) && kernel.StartsWith("jit:avx512_core_amx") && kernel.src_zero_point &&
-         kernel.IsDilated() && kernel.IsPadded();
-}
-
-/*!
- * \brief Whether the sums that a zero point is compensated by may exceed their buffer.
- *
- * They are computed for padded rows alone if there are no padded columns, and read as if these were
- * of all columns where more than two tiles make a row.
- */
-bool ExceedsSumsOfRows(const Kernel& kernel) {
-  constexpr int64_t kTwoTiles = 32;
-  if (!IsConv(kernel) || !kernel.StartsWith("jit:avx512_core_amx") || kernel.Spatial() == 0) {
-    return false;
-  }
-  const size_t last = kernel.Spatial() - 1;
-  return kernel.src_zero_point && kernel.IsPadded() && kernel.pad_begin[last] <= 0 &&
-         kernel.PadEnd(last) <= 0 && kernel.dst.back() > kTwoTiles;
-}
 
 bool OverwritesSource(const Kernel& kernel) {
   if (!kernel.StartsWith("brgconv:") && !kernel.StartsWith("brg_conv_fwd:")) return false;
@@ -85,7 +64,7 @@ bool OverwritesSource(const Kernel& kernel) {
  * to full tile rows, so that those of the columns are not adjacent if the padding is not empty.
  */
 bool JoinsColumns(const Kernel& kernel, int64_t* channels, int64_t* joined, int64_t* in_row) {
-  if (!IsConv(kernel) || !kernel.Has("amx")) return false;
+  if (!kernel.IsConv() || !kernel.Has("amx")) return false;
   if (!kernel.StartsWith("brgconv:") && !kernel.StartsWith("brg_conv_fwd:")) return false;
   if (kernel.HasGroups() || kernel.Spatial() == 0) return false;
   constexpr int64_t kTileRow = 64;  // bytes
@@ -169,35 +148,15 @@ bool MiscountsZeroPoint(const Kernel& kernel) {
   return IsStridedDeconv(kernel) && kernel.IsInt8() && kernel.src_zero_point;
 }
 
-/*!
- * \brief Whether the weights may be packed by a transposition of 8x8 elements, which leaves out the
- * sums that a zero point, or signed data, are compensated by.
- *
- * These are the weights of 8 output channels whose elements are adjacent in both layouts: all of
- * those of a convolution by GEMM, or a block of depthwise ones. Many elements are divided for the
- * threads, by eights if they are a multiple of 8; observed from 144 on.
- */
-bool LacksCompensation(const Kernel& kernel) {
-  if (!kernel.IsInt8() || (!kernel.src_zero_point && kernel.src_type != Type::s8)) return false;
-  if (!IsConv(kernel) && kernel.kind != Kind::deconvolution) return false;
-  int64_t elements = kernel.Channels();
-  for (size_t i = 0; i < kernel.Spatial(); ++i) elements *= kernel.Taps(i);
-  const bool is_divided = elements == 8 || (elements > 64 && elements % 8 == 0);
-  if (!is_divided || kernel.dst[1] % 8 != 0) return false;
-  if (kernel.IsDepthwise() && kernel.Has("avx2")) return true;
-  const bool is_adjacent = kernel.Channels() == 1 || kernel.Channels() == elements;
-  return kernel.StartsWith("x64:gemm") && kernel.dst[1] == 8 && is_adjacent;
-}
-
 bool MisreadsOperands(const Kernel& kernel) {
   constexpr int64_t kVector = 16;  // of AVX-512, the longest
-  return IsConv(kernel) && kernel.IsInt8() && kernel.IsDepthwise() && kernel.num_operands > 0 &&
+  return kernel.IsConv() && kernel.IsInt8() && kernel.IsDepthwise() && kernel.num_operands > 0 &&
          kernel.dst[1] % kVector != 0;
 }
 
 /*! \brief Whether the columns of one row may be joined although their number is odd. */
 bool JoinsOddColumns(const Kernel& kernel) {
-  if (!IsConv(kernel) || !kernel.StartsWith("brgconv:") || kernel.Spatial() == 0) return false;
+  if (!kernel.IsConv() || !kernel.StartsWith("brgconv:") || kernel.Spatial() == 0) return false;
   const size_t last = kernel.Spatial() - 1;
   const int64_t width = kernel.src.back(), rows = NumElements(kernel.src) / (kernel.src[1] * width);
   const int64_t common = std::gcd(kernel.strides[last], kernel.Taps(last));
@@ -213,7 +172,7 @@ bool JoinsOddColumns(const Kernel& kernel) {
  * window reaches at their end.
  */
 bool KeepsSumsInResult(const Kernel& kernel) {
-  if (!IsConv(kernel) || !kernel.StartsWith("brgconv:") || kernel.Has("amx")) return false;
+  if (!kernel.IsConv() || !kernel.StartsWith("brgconv:") || kernel.Has("amx")) return false;
   if (kernel.Spatial() == 0) return false;
   const size_t last = kernel.Spatial() - 1;
   const int64_t pad = kernel.pad_begin[last];
@@ -222,22 +181,8 @@ bool KeepsSumsInResult(const Kernel& kernel) {
 }
 
 bool SkipsPlane(const Kernel& kernel) {
-  return IsConv(kernel) && kernel.StartsWith("brgconv_1x1:") && kernel.Has("amx") &&
+  return kernel.IsConv() && kernel.StartsWith("brgconv_1x1:") && kernel.Has("amx") &&
          kernel.Spatial() == 3;
-}
-
-bool MisindexesBorder(const Kernel& kernel) {
-  return IsConv(kernel) && kernel.StartsWith("brgconv:") && kernel.IsInt8() &&
-         kernel.Spatial() == 3 && kernel.IsPadded() &&
-         (kernel.src_zero_point || kernel.src_type == Type::s8);
-}
-
-/*! \brief Whether it may compensate a zero point wrongly at the end of dilated rows. */
-bool MiscountsDilatedRows(const Kernel& kernel) {
-  if (!IsConv(kernel) || !kernel.StartsWith("brgconv:") || kernel.Has("amx")) return false;
-  if (!kernel.IsInt8() || !kernel.src_zero_point || kernel.Spatial() == 0) return false;
-  const size_t last = kernel.Spatial() - 1;
-  return kernel.dilation[last] > 0 && kernel.PadEnd(last) > 0;
 }
 
 bool MisreadsBias(const Kernel& kernel) {
@@ -312,9 +257,17 @@ const std::vector<Fault>& Faults() {
       {"3-D convolutions in int8 with padding and a zero point or signed data subtract the wrong "
        "sums",
        30200, 30400, kNext, "oneDNN's 7724557080", MisindexesBorder},
-      {"convolutions in int8 by VNNI with a zero point, and dilation and padding along the width, "
-       "subtract wrong sums, such as for 6 results of 5 taps at a distance of 2",
-       30200, 0, kNext, "seen on AVX-512 VNNI", MiscountsDilatedRows},
+      {"convolutions in int8 by VNNI with a zero point, also transposed ones, subtract wrong sums "
+       "if "
+       "rows are padded by 4 elements or more, such as causal ones of 5 taps, or dilated and "
+       "padded "
+       "at their end",
+       30200, 0, kNext, "seen on AVX-512 VNNI and AMX", MiscountsEndsOfRows},
+      {"convolutions on AMX in int8 with a zero point subtract wrong sums, and write past the end "
+       "of "
+       "memory, if the padding along height or depth reaches 3 rows of the result or more, or if "
+       "padded volumes have one plane",
+       30200, 0, kNext, "seen on AMX", MiscountsPaddedRows},
       {"transposed convolutions on AMX by direct code add a bias of another type than the result "
        "as one of its type",
        30200, 30800, kNext, "oneDNN's 82c2605395 and c145daecbf", MisreadsBias},

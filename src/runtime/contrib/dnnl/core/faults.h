@@ -55,6 +55,7 @@ struct Kernel {
   /*! \brief Read a descriptor, all but the zero points, which cannot be queried. */
   static Kernel Read(const dnnl::primitive_desc& desc);
 
+  bool IsConv() const { return kind == dnnl::primitive::kind::convolution; }
   bool IsInt8() const { return src_type == Type::s8 || src_type == Type::u8; }
   bool StartsWith(const char* start) const { return name.rfind(start, 0) == 0; }
   bool Has(const char* part) const { return name.find(part) != std::string::npos; }

@@ -127,6 +127,44 @@ def test_zero_points_of_padded_rows(taps, width, kind, zero_point):
     assert_right([case])
 
 
+@pytest.mark.parametrize("kind,zero_point", [("u8", 128), ("s8", 3)])
+@pytest.mark.parametrize("channels, outs, taps, size", [(16, 64, 6, 16), (32, 64, 11, 45)])
+def test_zero_points_of_rows_with_a_long_padding(channels, outs, taps, size, kind, zero_point):
+    """A causal convolution, and a transposed one, which is padded as far at both ends."""
+    case = deconv(channels, outs, [taps], [1], size, kind=kind, zero_point=zero_point)
+    causal = conv(case)
+    causal["attrs"]["padding"] = [taps - 1, 0]
+    assert_right([case, causal])
+
+
+@pytest.mark.parametrize("kind,zero_point", [("u8", 128), ("s8", 3)])
+@pytest.mark.parametrize(
+    "taps, padding, sizes",
+    [
+        ([8, 3], [2, 1, 4, 2], [8, 15]),
+        ([7, 4], [6, 1, 6, 0], [5, 19]),
+        ([4, 4, 1], [2, 3, 0, 3, 2, 0], [8, 9, 3]),
+        ([1, 1, 5], [0, 0, 0, 0, 0, 2], [1, 7, 6]),
+    ],
+    ids=str,
+)
+def test_zero_points_of_many_padded_rows(taps, padding, sizes, kind, zero_point):
+    """Or of one plane, where oneDNN on AMX writes beyond its sums of the weights."""
+    case = conv(
+        deconv(
+            32 if taps[0] == 1 else 96,
+            64,
+            taps,
+            [1] * len(taps),
+            8,
+            kind=kind,
+            zero_point=zero_point,
+        )
+    )
+    case["attrs"]["padding"], case["shapes"][0][2:] = padding, sizes
+    assert_right([case])
+
+
 @pytest.mark.parametrize("kind", [kind for kind in kernel_scan.kinds() if "f" in kind])
 @pytest.mark.parametrize("channels,groups", [(16, 4), (24, 6)])
 def test_residual_of_blocks_of_four_channels(channels, groups, kind):

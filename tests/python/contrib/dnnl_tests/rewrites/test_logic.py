@@ -95,7 +95,9 @@ def test_guarded_extremum_of_blocks():
     np.testing.assert_array_equal(largest, np.maximum(*operands))
 
 
-@pytest.mark.parametrize("scale, ops", [(0.05, {"maximum"}), (np.inf, {"maximum", "isnan", "where"})])
+@pytest.mark.parametrize(
+    "scale, ops", [(0.05, {"maximum"}), (np.inf, {"maximum", "isnan", "where"})]
+)
 def test_guards_of_integers_are_dropped(scale, ops):
     """0 times an infinite scale is NaN."""
     x, y = (relay.var(name, shape=(4, 8), dtype="int8") for name in "xy")
