@@ -86,7 +86,8 @@ def run_command(args, words):
     measures_text = measures and getattr(args, "text", False)
     has_language_model = measures_text or getattr(args, "prompt", None) is not None
     measures_first = getattr(args, "first", False)
-    of_both = measures_first or any(getattr(args, name, False) for name in ("recurrent", "ops"))
+    modes = ("first", "recurrent", "ops", "zoo")
+    of_both = any(getattr(args, name, False) for name in modes)
     if getattr(args, "architectures", False):
         layout, measures = PluginLayout(), False
     elif getattr(args, "relax", False) or has_language_model or of_both:

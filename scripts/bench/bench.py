@@ -13,7 +13,8 @@ plug-in for Relax, beside Relay. With --busy it is beside processes that keep th
 --text it is a language model on the plug-in: prompts, first tokens, further ones, and memory. With
 --first it is the time from the start of a process to its first answer. With --recurrent it is LSTM,
 GRU and RNN layers on both TVMs. With --ops it is single ops on the plug-in.
-With --accuracy it is the error in reduced precision for many inputs, and no time.
+With --accuracy it is the error in reduced precision for many inputs, and no time. With --zoo it is
+architectures of PyTorch with random weights on the plug-in, beside PyTorch's compiler, too.
 MODEL.onnx is a file of your own, in the place of the models that are here.
 """
 
@@ -46,6 +47,7 @@ CONFLICTS = (
     *(("first", name) for name in ("precision", "cache", "relax", "plot")),
     *(("recurrent", name) for name in ("model", "models", "cache", "relax", "plot")),
     *(("ops", name) for name in ("model", "models", "cache", "relax", "plot")),
+    *(("zoo", name) for name in ("model", "cache", "relax", "plot")),
     *(("accuracy", name) for name in ("model", "cache", "relax", "plot")),
 )
 
@@ -115,6 +117,11 @@ def add_arguments(parser):
         metavar="N",
         help="measure the error of models in bfloat16 for N inputs, and OpenVINO's (default: 16)",
     )
+    mode.add_argument(
+        "--zoo",
+        action="store_true",
+        help="measure architectures of PyTorch with random weights, beside inductor, too",
+    )
     parser.add_argument(
         "--draws",
         type=options.count,
@@ -126,7 +133,7 @@ def add_arguments(parser):
         "--write",
         action="store_true",
         help="with --recurrent: write docs/onnx_importers.md; with --first: docs/recipes.md; "
-        "with --accuracy: docs/numerics.md",
+        "with --accuracy: docs/numerics.md; with --zoo: docs/measurements.md",
     )
     parser.add_argument(
         "--tokens",
@@ -163,8 +170,8 @@ def check(args):
             raise SetupError(f"--precision {precision} {mode}", f"choose of {', '.join(known)}.")
     if args.tvm_alone and not args.relax:
         raise SetupError("--tvm-alone goes with --relax", "add that.")
-    if args.write and not (args.recurrent or args.first or args.accuracy):
-        modes = "--recurrent, --first or --accuracy"
+    if args.write and not (args.recurrent or args.first or args.accuracy or args.zoo):
+        modes = "--recurrent, --first, --accuracy or --zoo"
         raise SetupError(f"--write goes with {modes}", "add one of them.")
 
 
@@ -259,6 +266,10 @@ def main(args):
         from scripts.bench import accuracy_table
 
         return accuracy_table.main(args)
+    if args.zoo:
+        from scripts.bench import zoo
+
+        return zoo.main(args)
     # After the threads are set: these import tvm.
     import tvm
     from tvm.relay.op.contrib import dnnl

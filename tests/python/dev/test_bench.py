@@ -15,7 +15,7 @@ from tvm.relay.op.contrib import dnnl
 from tvm.testing import dnnl as testing
 
 from scripts import options
-from scripts.bench import bench, codegens, peers, rows, throughput
+from scripts.bench import bench, codegens, peers, rows, throughput, zoo
 from scripts.console import Console
 from scripts.errors import SetupError
 from scripts.onnx_model import OnnxModel
@@ -158,10 +158,11 @@ REFUSED = {
     "--relax --open-dims --tvm-alone": "--tvm-alone does not go with --open-dims",
     "--tvm-alone": "--tvm-alone goes with --relax",
     "--codegen --precision int8": "--codegen does not go with --precision",
-    "--write": "--write goes with --recurrent, --first or --accuracy",
+    "--write": "--write goes with --recurrent, --first, --accuracy or --zoo",
     "--precision int4-weights": "--precision int4-weights without --text",
     "--accuracy --write --models cls": ALL_ROWS,
     "--first --write --models cls": ALL_ROWS,
+    "--zoo --write --models bert": ALL_ROWS,
     "--first --precision int8": "--first does not go with --precision",
     "--first --relax": "--first does not go with --relax",
     "--first --models no-such": "there is no model 'no-such'",
@@ -212,3 +213,18 @@ def test_bench_of_open_dims_has_rows_for_precisions(network, monkeypatch):
     assert static["ratio"] > 0 and theirs["ratio"] > 0 and "first_ms" not in theirs
     first, *_ = rows.reasons(measured)
     assert first == "dnnl, bfloat16: oneDNN has no bfloat16 kernels for this CPU (mobilenet_v2)"
+
+
+def test_zoo_tells_the_ratio_to_the_fastest_peer():
+    """Of those that run a precision."""
+    ours = {"model": "vit", "backend": "relax", "offloaded": 9, "total": 10, "partitions": 1}
+    measured = []
+    for precision, ratios in {"float32": (0.9, 1.1, 0.5), "bfloat16": (0.8, None, None)}.items():
+        measured.append({**ours, "precision": precision, "median_ms": 2.5})
+        for name, ratio in zip(zoo.PEERS, ratios):
+            row = {"model": "vit", "backend": name, "precision": precision}
+            measured.append({**row, "ratio": ratio} if ratio else {**row, "reason": "none"})
+    assert zoo.lines_of(measured, {"vit": "ViT"}) == [
+        ["ViT", "float32", "9/10 in 1", "2.50", "0.90", "1.10", "0.50", "1.10"],
+        ["ViT", "bfloat16", "9/10 in 1", "2.50", "0.80", "-", "-", "0.80"],
+    ]
