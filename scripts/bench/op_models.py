@@ -327,17 +327,19 @@ def _quantize(draw):
     return OpModel("QuantizeLinear", operands, has_int8=False)
 
 
+def _is_standard(op):
+    """Whether ONNX has a node of an op's name in the opset of the models."""
+    name = onnx_name(op)
+    return onnx.defs.has(name, max_inclusive_version=OPSET)
+
+
 # Of one operand, as ONNX's node of the same name. The exponent of dnnl.pow is an attribute.
-_UNARY = [
-    op
-    for op in dict.fromkeys((*ELTWISE, *PLAIN))
-    if onnx.defs.has(onnx_name(op)) and op != "dnnl.pow"
-]
+_UNARY = [op for op in dict.fromkeys((*ELTWISE, *PLAIN)) if _is_standard(op) and op != "dnnl.pow"]
 # By op of the table: draws a model. Others have no node, compute nothing, or run the code of one of
 # these; those of language models are measured by `./dev.py bench --text`.
 DRAWS = {
     **{op: _unary(onnx_name(op)) for op in _UNARY},
-    **{op: _binary(name) for op in (*BINARY, *COMPARISONS) if onnx.defs.has(name := onnx_name(op))},
+    **{op: _binary(onnx_name(op)) for op in (*BINARY, *COMPARISONS) if _is_standard(op)},
     "clip": _unary("Clip", np.float32(0), np.float32(0.5)),
     "dnnl.gelu_tanh": _unary("Gelu", approximate="tanh"),
     **{f"nn.conv{n}d": _conv(n) for n in (1, 2, 3)},

@@ -84,9 +84,8 @@ def requirements(path, asks="~=", refused=None):
 # wheel is tagged for Python 3.10 only, and two wheels must not own the same files.
 NAME = "tvm-dnnl"
 DESCRIPTION = "TVM 0.16 with Relay's oneDNN 3 backend, ready to run on x86_64 Linux"
-# Tried with what was newest in November 2026. numpy 2 has no `np.float_`, which TVM's Python names
-# when it is imported; onnx 1.19 no `onnx.mapping`, which its importer reads.
-REFUSED = {"numpy": "2", "onnx": "1.19"}
+# numpy 2 has no `np.float_`, which TVM's Python names when it is imported.
+REFUSED = {"numpy": "2"}
 
 
 def existing(layout, folder):

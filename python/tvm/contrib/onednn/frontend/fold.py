@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import warnings
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -29,11 +28,11 @@ import numpy as np
 from ..ir.growth import Growth
 from .branches import fold_branches
 from .evaluate import evaluate, numeric_types
+from .inference import infer_shapes, sizes_of
 from .loops import Unroller
 from .pads import set_pads
 from .protobuf import (
     clone,
-    fixed_size,
     initializer_names,
     rename,
     sort_nodes,
@@ -65,9 +64,6 @@ _MOVES = {"Cast", "Flatten", "Gather", "Identity", "Reshape", "Slice", "Squeeze"
 # What may be added to the model in place of a node that is larger than its inputs, in bytes.
 _MAX_GROWTH = 2**20
 
-# Elements of weights that the inference of shapes may read: shapes are smaller.
-_MAX_SHAPE = 1024
-
 
 def fold(model: onnx.ModelProto) -> None:
     """Fold constants and dead branches, also within branches, and remove unused nodes, in place.
@@ -86,10 +82,10 @@ def fold(model: onnx.ModelProto) -> None:
     model.ir_version = max(model.ir_version, 4)  # so that weights are no inputs
     folder = _Folder(model)
     folder.fold()
-    inferred = _infer_shapes(model)
-    while folder.fold(_sizes(inferred), _empty(inferred)) or fold_branches(model, inferred, fold):
-        inferred = _infer_shapes(model)
-    set_pads(model.graph, _sizes(inferred))
+    inferred = infer_shapes(model)
+    while folder.fold(sizes_of(inferred), _empty(inferred)) or fold_branches(model, inferred, fold):
+        inferred = infer_shapes(model)
+    set_pads(model.graph, sizes_of(inferred))
     del model.graph.value_info[:]
     model.graph.value_info.extend(inferred.value_info)
     for output, known in zip(model.graph.output, inferred.output):
@@ -111,37 +107,6 @@ def _inline_functions(model) -> None:
         model.graph.node.extend(inlined.graph.node)
 
 
-def _infer_shapes(model) -> onnx.GraphProto:
-    """Return a copy of the graph that has the types of all values.
-
-    Large weights are left out, so models of any size can be inferred.
-    """
-    import onnx
-
-    skeleton = clone(model, without=("initializer", "functions"))
-    names = {value.name for value in skeleton.graph.input}
-    for tensor in model.graph.initializer:
-        if math.prod(tensor.dims) <= _MAX_SHAPE:
-            skeleton.graph.initializer.add().CopyFrom(tensor)
-        elif tensor.name not in names:
-            value = onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims)
-            skeleton.graph.input.append(value)
-    try:
-        return onnx.shape_inference.infer_shapes(skeleton, data_prop=True).graph
-    except Exception as error:  # of whatever kind: it has several for inconsistent models
-        warnings.warn(f"shapes of the model cannot be inferred: {error}", stacklevel=2)
-        return skeleton.graph
-
-
-def _sizes(graph) -> dict[str, list[int | None]]:
-    """Return the sizes of values by name, None for those that are not known."""
-    return {
-        value.name: list(map(fixed_size, tensor.shape.dim))
-        for value in (*graph.input, *graph.value_info, *graph.output)
-        if (tensor := value.type.tensor_type).HasField("shape")
-    }
-
-
 def _empty(graph) -> dict[str, np.ndarray]:
     """Return the values that have no elements by name: whatever is computed of these is known."""
     import onnx
@@ -155,7 +120,7 @@ def _empty(graph) -> dict[str, np.ndarray]:
         name: np.zeros(
             [size or 0 for size in sizes], onnx.helper.tensor_dtype_to_np_dtype(types[name])
         )
-        for name, sizes in _sizes(graph).items()
+        for name, sizes in sizes_of(graph).items()
         if 0 in sizes and None not in sizes and types[name] in numeric
     }
 

@@ -53,5 +53,6 @@ ELTWISE = [name for name, row in TABLE.items() if row.post == "eltwise"]
 UNARY = [name for name, row in TABLE.items() if row.infer is same_type]
 # Those that are known by their name alone.
 PLAIN = [name for name in UNARY if not TABLE[name].attrs]
-BINARY = [name for name, row in TABLE.items() if row.infer is broadcast_type]
+# Without those that several ops are read as.
+BINARY = [name for name, row in TABLE.items() if row.infer is broadcast_type and row.relax_ops]
 COMPARISONS = [row.name for row in binary.ROWS if row.reason is binary.comparison_reason]

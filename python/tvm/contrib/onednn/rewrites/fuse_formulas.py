@@ -117,8 +117,15 @@ def _extremum(node: Node) -> Iterator[_Reading]:
         if condition.operands != [data, data]:
             return
         guarded.append(data)
-    if is_op(node, "maximum", "minimum") and {*guarded} == {*node.operands}:
+    if not is_op(node, "maximum", "minimum"):
+        return
+    others = {*node.operands}.difference(guarded)
+    if {*guarded} <= {*node.operands} and all(map(_is_number, others)):
         yield _Reading(f"dnnl.nan_{node.name}", node.operands, {})
+
+
+def _is_number(node: Node) -> bool:
+    return node.is_constant and not np.isnan(np.asarray(node.value, "float64")).any()
 
 
 def _of_vectors(graph: Graph, norm: Normalization, axis: int) -> list[Node] | None:

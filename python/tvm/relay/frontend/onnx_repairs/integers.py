@@ -52,9 +52,14 @@ def matmul_integer(matmul, name, convert, inputs, attrs, params):
 
 
 def conv_integer(name, convert, inputs, attrs, params):
-    """Convolve in int32: TVM's converter returns float32, in which sums above 2^24 are rounded."""
+    """Convolve in int32: TVM's converter returns float32, in which sums above 2^24 are rounded.
+
+    What is computed here is the result of a DynamicQuantizeLinear, and the sums are multiplied by
+    its scale in float32. These are partitioned in the form that TVM's converter has.
+    """
     if (
-        attrs.get("auto_pad", b"NOTSET") not in (b"NOTSET", b"VALID")
+        not isinstance(inputs[0], (_expr.Var, _expr.Constant))
+        or attrs.get("auto_pad", b"NOTSET") not in (b"NOTSET", b"VALID")
         or len(infer_shape(inputs[0])) != 4
     ):
         return convert(inputs, attrs, params)

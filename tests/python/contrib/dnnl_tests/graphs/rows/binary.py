@@ -76,6 +76,25 @@ def _comparison(name):
     return Row(name, _draw_comparison, _binary(name).build, 1)
 
 
+def _draw_extremum(draw):
+    x = draw.data()
+    return [x], dict(swapped=draw.chance(0.4), mask=_mask(draw, draw.tensor(x).rank))
+
+
+def _extremum(name):
+    """An extremum that is NaN where an operand is, as importers of ONNX write it."""
+
+    def build(b, x, mask, swapped):
+        y = b.param([dim if full else 1 for dim, full in zip(x.shape, mask)])
+        operands = (y, x.expr) if swapped else (x.expr, y)
+        result = op(name)(*operands)
+        for each in operands:
+            result = relay.where(relay.isnan(each), each, result)
+        return result
+
+    return Row(f"dnnl.nan_{name}", _draw_extremum, build, 1)
+
+
 def _draw_where(draw):
     # Of what is computed the last bit may decide.
     x = draw.data(inputs_only=True)
@@ -103,4 +122,6 @@ ROWS = (
     _binary("divide", positive),
     _binary("maximum"),
     _binary("minimum"),
+    _extremum("maximum"),
+    _extremum("minimum"),
 )
