@@ -18,6 +18,7 @@
 
 import numpy as np
 import pytest
+import tvm
 import tvm_dnnl
 from tvm import relax
 from tvm.relax import op
@@ -136,3 +137,36 @@ def test_a_window_larger_than_the_image(kind, include):
     x = rand(2, 6, 9, 9)
     for one, other in zip(run(compiled(partitioned), x), run(mod, x)):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
+
+
+def test_a_dequantize_that_two_partitions_read():
+    """Each computes it; it makes neither wait for the other."""
+    # A power of two, so that nothing is rounded but to a step.
+    scale, zero = relax.const(np.float32(1 / 64)), relax.const(np.int8(0))
+
+    def in_int8(builder, x):
+        integers = builder.emit(op.quantize(x, scale, zero, axis=0, out_dtype="int8"))
+        return builder.emit(op.dequantize(integers, scale, zero, axis=0, out_dtype="float32"))
+
+    def product(builder, x, seed):
+        values = relax.const((40 * rand(16, 16, seed=seed)).astype("int8"))
+        weight = builder.emit(op.dequantize(values, scale, zero, axis=0, out_dtype="float32"))
+        return in_int8(builder, builder.emit(op.matmul(x, weight)))
+
+    def build(builder, x):
+        x = in_int8(builder, x)
+        for layer in range(3):
+            branch = product(builder, x, 2 * layer)
+            # TVM computes it.
+            branch = in_int8(builder, builder.emit(op.erf(branch)))
+            branch = product(builder, branch, 2 * layer + 1)
+            x = in_int8(builder, builder.emit(op.add(x, branch)))
+        return x
+
+    mod = module(build, var("x", 8, 16))
+    partitioned = tvm_dnnl.partition_for_dnnl(mod, prune=False)
+    values = [binding.value for binding in partitioned["main"].body.blocks[0].bindings]
+    calls = [each for each in values if isinstance(getattr(each, "op", None), tvm.ir.GlobalVar)]
+    assert len(calls) == partitions(partitioned) == 4
+    x = rand(8, 16)
+    np.testing.assert_array_equal(run(compiled(partitioned), x), run(mod, x))

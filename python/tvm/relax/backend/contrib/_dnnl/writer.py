@@ -146,11 +146,15 @@ class FunctionWriter:
             needs = []
             if unit not in entered:
                 entered.add(unit)
+                # Kernels of several partitions may compute one dequantize, each for itself.
+                own = dict.fromkeys(self._nodes(unit))
                 needs = [
                     self._unit(operand)
-                    for node in self._nodes(unit)
+                    for node in own
                     for operand in [*node.operands, *self._casts_of_sizes(node)]
-                    if operand.scope == scope and operand.kind not in (CONSTANT, INPUT)
+                    if operand.scope == scope
+                    and operand.kind not in (CONSTANT, INPUT)
+                    and operand not in own
                 ]
             needs = [need for need in needs if need not in done and need != unit]
             if needs:
