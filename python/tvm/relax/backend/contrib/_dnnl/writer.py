@@ -151,10 +151,8 @@ class FunctionWriter:
                 needs = [
                     self._unit(operand)
                     for node in own
-                    for operand in [*node.operands, *self._casts_of_sizes(node)]
-                    if operand.scope == scope
-                    and operand.kind not in (CONSTANT, INPUT)
-                    and operand not in own
+                    for operand in self._read_by(node, own)
+                    if operand.scope == scope and operand.kind not in (CONSTANT, INPUT)
                 ]
             needs = [need for need in needs if need not in done and need != unit]
             if needs:
@@ -163,12 +161,13 @@ class FunctionWriter:
             done[unit] = None
             stack.pop()
 
-    def _casts_of_sizes(self, node: Node) -> list[Node]:
-        """Return the match_casts that define the symbols of a node's sizes."""
+    def _read_by(self, node: Node, own) -> list[Node]:
+        """Return the operands of a node that are not `own`, and the casts of its sizes' symbols."""
+        operands = [each for each in node.operands if each not in own]
         if not self._defining:
-            return []
+            return operands
         symbols = (s for size in _sizes(node) for s in symbols_in(size))
-        return [self._defining[symbol] for symbol in symbols if symbol in self._defining]
+        return operands + [self._defining[s] for s in symbols if s in self._defining]
 
     def _unit(self, node: Node):
         return self._part_of.get(node, node)
