@@ -27,6 +27,7 @@
 #include <cmath>
 #include <limits>
 
+#include "element_pairs.h"
 #include "exp.h"
 #include "functions.h"
 // The last one.
@@ -70,19 +71,6 @@ DNNL_FOR_CPUS void Scale(float factor, float* row, int64_t count) {
   for (int64_t i = 0; i < count; ++i) row[i] *= factor;
 }
 
-/*! \brief Compute `op` of elements that are a stride of 0, 1 or more apart. */
-template <typename Op>
-DNNL_INLINE void Compute(const float* a, int64_t a_stride, const float* b, int64_t b_stride,
-                         float* dst, int64_t count, const Op& op) {
-  if (a_stride == 1 && b_stride == 1) {
-    for (int64_t i = 0; i < count; ++i) dst[i] = op(a[i], b[i]);
-  } else if (a_stride == 1 && b_stride == 0) {
-    for (int64_t i = 0; i < count; ++i) dst[i] = op(a[i], *b);
-  } else {
-    for (int64_t i = 0; i < count; ++i) dst[i] = op(a[i * a_stride], b[i * b_stride]);
-  }
-}
-
 /*! \brief Compute `op` of elements that are a stride apart. */
 template <typename Op>
 DNNL_INLINE void Compute(const float* src, int64_t stride, float* dst, int64_t count,
@@ -119,13 +107,17 @@ DNNL_FOR_CPUS void ComputeElements(Arithmetic op, const float* a, int64_t a_stri
                                    int64_t b_stride, float* dst, int64_t count) {
   switch (op) {
     case Arithmetic::kAdd:
-      return Compute(a, a_stride, b, b_stride, dst, count, [](float x, float y) { return x + y; });
+      return ComputePairs(a, a_stride, b, b_stride, dst, count,
+                          [](float x, float y) { return x + y; });
     case Arithmetic::kSubtract:
-      return Compute(a, a_stride, b, b_stride, dst, count, [](float x, float y) { return x - y; });
+      return ComputePairs(a, a_stride, b, b_stride, dst, count,
+                          [](float x, float y) { return x - y; });
     case Arithmetic::kMultiply:
-      return Compute(a, a_stride, b, b_stride, dst, count, [](float x, float y) { return x * y; });
+      return ComputePairs(a, a_stride, b, b_stride, dst, count,
+                          [](float x, float y) { return x * y; });
     default:
-      return Compute(a, a_stride, b, b_stride, dst, count, [](float x, float y) { return x / y; });
+      return ComputePairs(a, a_stride, b, b_stride, dst, count,
+                          [](float x, float y) { return x / y; });
   }
 }
 

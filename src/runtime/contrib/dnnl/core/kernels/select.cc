@@ -23,6 +23,8 @@
  */
 #include "select.h"
 
+#include "element_pairs.h"
+// The last one.
 #include "cpu_clones.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
@@ -39,23 +41,22 @@ DNNL_INLINE void SelectRow(const uint8_t* condition, const T* x, const T* y, T* 
   }
 }
 
-/*! \brief Whether the first of two elements is the result. */
 template <bool kIsMax>
-struct IsFirst {
-  DNNL_INLINE bool operator()(float x, float y) const {
-    return (kIsMax ? x > y : x < y) | (x != x);
+struct ExtremumOf {
+  DNNL_INLINE float operator()(float x, float y) const {
+    return ((kIsMax ? x > y : x < y) | (x != x)) ? x : y;
   }
 };
 
 /*! \brief The same in 16 bits, whose order is that of integers but for the sign. */
 template <bool kIsMax>
-struct IsFirstOf16 {
+struct ExtremumOf16 {
   uint16_t infinity;
 
-  DNNL_INLINE bool operator()(uint16_t x, uint16_t y) const {
+  DNNL_INLINE uint16_t operator()(uint16_t x, uint16_t y) const {
     const bool x_is_nan = (x & 0x7fff) > infinity, y_is_nan = (y & 0x7fff) > infinity;
     const bool is_before = kIsMax ? Order(x) > Order(y) : Order(x) < Order(y);
-    return x_is_nan | (is_before & !y_is_nan);
+    return (x_is_nan | (is_before & !y_is_nan)) ? x : y;
   }
   static DNNL_INLINE int16_t Order(uint16_t bits) {
     const auto value = static_cast<int16_t>(bits);
@@ -63,41 +64,20 @@ struct IsFirstOf16 {
   }
 };
 
-template <int kAStride, int kBStride, typename T, typename Compare>
-DNNL_INLINE void ExtremumRow(const Compare& is_first, const T* a, const T* b, T* dst,
-                             int64_t count) {
-  // The result may be in the place of an operand.
-  DNNL_INDEPENDENT
-  for (int64_t i = 0; i < count; ++i) {
-    const T x = a[i * kAStride], y = b[i * kBStride];
-    dst[i] = is_first(x, y) ? x : y;
-  }
-}
-
-template <typename T, typename Compare>
-DNNL_INLINE void ExtremumRow(const Compare& is_first, const T* a, int64_t a_stride, const T* b,
-                             int64_t b_stride, T* dst, int64_t count) {
-  if (a_stride == 1 && b_stride == 1) return ExtremumRow<1, 1>(is_first, a, b, dst, count);
-  if (a_stride == 1 && b_stride == 0) return ExtremumRow<1, 0>(is_first, a, b, dst, count);
-  if (a_stride == 0 && b_stride == 1) return ExtremumRow<0, 1>(is_first, a, b, dst, count);
-  for (int64_t i = 0; i < count; ++i) {
-    const T x = a[i * a_stride], y = b[i * b_stride];
-    dst[i] = is_first(x, y) ? x : y;
-  }
-}
-
 }  // namespace
 
 DNNL_FOR_CPUS void Extremum(bool is_max, const float* a, int64_t a_stride, const float* b,
                             int64_t b_stride, float* dst, int64_t count) {
-  if (is_max) return ExtremumRow(IsFirst<true>{}, a, a_stride, b, b_stride, dst, count);
-  ExtremumRow(IsFirst<false>{}, a, a_stride, b, b_stride, dst, count);
+  if (is_max) return ComputePairs(a, a_stride, b, b_stride, dst, count, ExtremumOf<true>{});
+  ComputePairs(a, a_stride, b, b_stride, dst, count, ExtremumOf<false>{});
 }
 
 DNNL_FOR_CPUS void Extremum(bool is_max, uint16_t infinity, const uint16_t* a, int64_t a_stride,
                             const uint16_t* b, int64_t b_stride, uint16_t* dst, int64_t count) {
-  if (is_max) return ExtremumRow(IsFirstOf16<true>{infinity}, a, a_stride, b, b_stride, dst, count);
-  ExtremumRow(IsFirstOf16<false>{infinity}, a, a_stride, b, b_stride, dst, count);
+  if (is_max) {
+    return ComputePairs(a, a_stride, b, b_stride, dst, count, ExtremumOf16<true>{infinity});
+  }
+  ComputePairs(a, a_stride, b, b_stride, dst, count, ExtremumOf16<false>{infinity});
 }
 
 #define DNNL_SELECT(TYPE)                                                                \

@@ -147,17 +147,10 @@ bool LowerBinaryRows(const NodeReader& node, PlanBuilder* plan) {
   const Tensor b = WithStrides(node, plan, plan->Input(node, 1));
   const Tensor dst = plan->NewTensor(PlainDesc(dims, kF32));
   const Loops<2> loops(dims, {BroadcastStrides(a, dims), BroadcastStrides(b, dims)});
-  const Arithmetic op = ArithmeticOf(algorithm);
-  const auto run = [=](void* const* addresses) {
-    const auto* lhs = static_cast<const float*>(addresses[0]);
-    const auto* rhs = static_cast<const float*>(addresses[1]);
-    auto* result = static_cast<float*>(addresses[2]);
-    loops.Run([&](const Loops<2>::Offsets& at, int64_t begin, int64_t count) {
-      ComputeElements(op, lhs + at[0], loops.strides()[0], rhs + at[1], loops.strides()[1],
-                      result + begin, count);
-    });
+  const auto compute = [op = ArithmeticOf(algorithm)](auto... part) {
+    ComputeElements(op, part...);
   };
-  plan->EmitKernel(node, "binary", run,
+  plan->EmitKernel(node, "binary", PairsKernel<float>(loops, compute),
                    {{DNNL_ARG_SRC_0, a}, {DNNL_ARG_SRC_1, b}, {DNNL_ARG_DST, dst}});
   plan->OfferInPlace(DNNL_ARG_SRC_0);
   plan->SetOutput(node, dst);

@@ -76,21 +76,6 @@ HostKernel WhereKernel(Loops<3> loops) {
   };
 }
 
-/*! \brief Of T, float or the bits of a 16-bit type with some infinity. */
-template <typename T, typename... Infinity>
-HostKernel ExtremumKernel(bool is_max, Loops<2> loops, Infinity... infinity) {
-  return [=, loops = std::move(loops)](void* const* addresses) {
-    const auto* a = static_cast<const T*>(addresses[0]);
-    const auto* b = static_cast<const T*>(addresses[1]);
-    auto* dst = static_cast<T*>(addresses[2]);
-    const auto [a_stride, b_stride] = loops.strides();
-    loops.Run([&, a_stride = a_stride, b_stride = b_stride](const Loops<2>::Offsets& at,
-                                                            int64_t begin, int64_t count) {
-      Extremum(is_max, infinity..., a + at[0], a_stride, b + at[1], b_stride, dst + begin, count);
-    });
-  };
-}
-
 template <typename T>
 HostKernel BroadcastKernel(Loops<1> loops) {
   return [loops = std::move(loops)](void* const* addresses) {
@@ -177,13 +162,14 @@ void LowerExtremum(const NodeReader& node, PlanBuilder* plan) {
   }
   const Loops<2> loops(dims, strides);
   const bool is_max = SpecOf(node).algorithm == dnnl::algorithm::binary_max;
-  const bool is_bf16 = dst.dtype() == dnnl::memory::data_type::bf16;
-  plan->EmitKernel(
-      node, "select",
-      dst.dtype() == dnnl::memory::data_type::f32
-          ? ExtremumKernel<float>(is_max, loops)
-          : ExtremumKernel<uint16_t>(is_max, loops, uint16_t(is_bf16 ? 0x7f80 : 0x7c00)),
-      {{DNNL_ARG_SRC_0, a}, {DNNL_ARG_SRC_1, b}, {DNNL_ARG_DST, dst}});
+  const uint16_t infinity = dst.dtype() == dnnl::memory::data_type::bf16 ? 0x7f80 : 0x7c00;
+  const auto compute = [is_max](auto... part) { Extremum(is_max, part...); };
+  const auto compute16 = [is_max, infinity](auto... part) { Extremum(is_max, infinity, part...); };
+  plan->EmitKernel(node, "select",
+                   dst.dtype() == dnnl::memory::data_type::f32
+                       ? PairsKernel<float>(loops, compute)
+                       : PairsKernel<uint16_t>(loops, compute16),
+                   {{DNNL_ARG_SRC_0, a}, {DNNL_ARG_SRC_1, b}, {DNNL_ARG_DST, dst}});
   plan->OfferInPlace(DNNL_ARG_SRC_0);
   plan->SetOutput(node, dst);
 }
