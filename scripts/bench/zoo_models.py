@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Architectures of PyTorch with random weights, in a worker process: as files and by inductor."""
 
-import time
-
 import numpy as np
 
 from scripts.bench import measure
@@ -197,13 +195,10 @@ def run(key, inputs):
 
 
 def sample(key, inputs, repeat):
-    """Time runs, once the threads of other processes sleep."""
+    """Time runs."""
     x = torch.from_numpy(np.array(inputs["x"]))
-    time.sleep(measure.REST)
     with torch.no_grad():
-        seconds = measure.sample(lambda: _COMPILED[key](x), repeat)
-    time.sleep(measure.REST)
-    return seconds
+        return measure.sample(lambda: _COMPILED[key](x), repeat)
 
 
 def drop(key):

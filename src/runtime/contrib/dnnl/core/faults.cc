@@ -241,9 +241,8 @@ const std::vector<Fault>& Faults() {
       {"blocked transposed convolutions with strides in int8 miscount the zero point at the border",
        30200, 30500, kNext, "oneDNN's de977593ef", MiscountsZeroPoint},
       {"convolutions in int8 lose the compensation of a zero point if 8 elements of the weights, "
-       "or "
-       "more than 64 that are a multiple of 8, belong to a channel, such as 2x4: depthwise ones by "
-       "AVX2 code, plain and transposed, and those by GEMM with 8 output channels",
+       "or more than 64 that are a multiple of 8, belong to a channel, such as 2x4: depthwise ones "
+       "by AVX2 code, plain and transposed, and those by GEMM with 8 output channels",
        30200, 31000, kNext, "seen on AVX2 and AVX-512 VNNI; oneDNN's bcbef6e88a",
        LacksCompensation},
       {"depthwise convolutions in int8 read fused operands of the last channels wrongly if these "
@@ -258,15 +257,12 @@ const std::vector<Fault>& Faults() {
        "sums",
        30200, 30400, kNext, "oneDNN's 7724557080", MisindexesBorder},
       {"convolutions in int8 by VNNI with a zero point, also transposed ones, subtract wrong sums "
-       "if "
-       "rows are padded by 4 elements or more, such as causal ones of 5 taps, or dilated and "
-       "padded "
-       "at their end",
+       "if rows are padded by 4 elements or more, such as causal ones of 5 taps, or dilated and "
+       "padded at their end",
        30200, 0, kNext, "seen on AVX-512 VNNI and AMX", MiscountsEndsOfRows},
       {"convolutions on AMX in int8 with a zero point subtract wrong sums, and write past the end "
-       "of "
-       "memory, if the padding along height or depth reaches 3 rows of the result or more, or if "
-       "padded volumes have one plane",
+       "of memory, if the padding along height or depth reaches 3 rows of the result or more, or "
+       "if padded volumes have one plane",
        30200, 0, kNext, "seen on AMX", MiscountsPaddedRows},
       {"transposed convolutions on AMX by direct code add a bias of another type than the result "
        "as one of its type",
