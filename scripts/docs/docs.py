@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs every block of code of the documentation, then builds its pages in build/docs.
 
-No warning and no broken link between pages is allowed.
+No warning, no broken link between pages and no resource of another host is allowed.
 """
 
 import contextlib
@@ -9,6 +9,7 @@ import os
 import shutil
 
 from scripts.docs.picture import find_browser
+from scripts.docs.resources import outside_resources
 from scripts.errors import SetupError
 from scripts.layout import Layout
 from scripts.setup.environment import prepare
@@ -80,4 +81,6 @@ def main(args):
         code = run_command(runner, words, environ, layout.root)
     if not (args.dry_run or code):
         print(f"{target / 'index.html'}: {len(list(target.rglob('*.html')))} pages")
+        if outside := outside_resources(target):
+            raise SetupError("pages load resources of other hosts", "", "\n".join(outside))
     return code or failed

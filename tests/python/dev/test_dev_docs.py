@@ -6,6 +6,7 @@ import re
 import pytest
 
 from scripts import cli
+from scripts.docs.resources import outside_resources
 from scripts.errors import SetupError
 from scripts.layout import ROOT
 
@@ -43,3 +44,23 @@ def test_wrong_arguments(capsys):
     with pytest.raises(SystemExit):
         cli.parse(["docs", "--pages", "--blocks"])
     assert "--blocks: not allowed with argument --pages" in capsys.readouterr().err
+
+
+def test_pages_load_nothing_from_another_host(tmp_path):
+    """`./dev.py docs` checks the built pages; TVM's theme has each of these kinds."""
+    loads = {
+        "a.html": '<link rel="stylesheet" href="https://cdn.test/a.css" integrity="x">',
+        "b.html": "<script\nid=x src=//cdn.test/b.js></script>",
+        "c.html": '<p style="background: url(http://cdn.test/c.png)">',
+        "d.css": "@import url(\"https://fonts.test/css2?family=PT+Sans:wght@400;700\");",
+        "e.css": "@font-face { src: url('https://fonts.test/e.woff2') }",
+        "f.svg": '<svg><image xlink:href="https://cdn.test/f.png"/></svg>',
+    }
+    fine = {
+        "fine.html": '<a href="https://tvm.apache.org">TVM</a><img src="_static/a.png">'
+        '<link rel="stylesheet" href="_static/a.css"><svg xmlns="http://www.w3.org/2000/svg"/>',
+        "fine.css": "/* https://cdn.test */ a { background: url(data:image/png;base64,//8=) }",
+    }
+    for name, text in {**loads, **fine}.items():
+        (tmp_path / name).write_text(text)
+    assert [each.split(":")[0] for each in outside_resources(tmp_path)] == sorted(loads)
