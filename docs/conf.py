@@ -29,6 +29,7 @@ extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
     "numpydoc",
+    "scripts.docs.relax_api",
     "sphinxcontrib.programoutput",
 ]
 exclude_patterns = ["examples", "README.md"]

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The documentation names files that are there; the options of `./dev.py docs`."""
 
+import ast
 import re
 
 import pytest
@@ -38,6 +39,28 @@ def test_the_paths_that_a_page_names_are_there(page):
     assert [path for path in sorted(named) if not any(ROOT.glob(path))] == []
 
 
+# The module whose `__all__` has the names, and how the API page describes one.
+APIS = {
+    "python/tvm/relax/backend/contrib/dnnl.py": r"^\.\. relax-function:: (\w+)",
+    "python/tvm/relay/op/contrib/dnnl.py": r"^\.\. auto(?:function|class|exception):: (\w+)",
+}
+
+
+@pytest.mark.parametrize("module", APIS, ids=lambda module: module.split("/")[2])
+def test_the_api_page_has_every_public_name(module):
+    """The classes that both packages have are described once, and named in the other's text."""
+    page = (ROOT / "docs" / "api.md").read_text()
+    names = re.search(r"^__all__ = (\[.*?\])", (ROOT / module).read_text(), re.M | re.S)[1]
+    names = set(ast.literal_eval(names))
+    own, _, rest = page.partition("## `tvm.relay.op.contrib.dnnl`")
+    text = rest.partition("## `tvm.testing.dnnl`")[0] if "relay" in module else own
+    described = re.findall(APIS[module], text, re.MULTILINE)
+    classes = {name for name in names if name[0].isupper()} if "relax" in module else set()
+    assert len(described) == len(set(described))
+    assert set(described) == names - classes
+    assert {name for name in classes if f"`{name}`" not in own} == set()
+
+
 def test_wrong_arguments(capsys):
     with pytest.raises(SetupError, match="docs takes no argument all"):
         cli.parse(["docs", "all"])
@@ -52,7 +75,7 @@ def test_pages_load_nothing_from_another_host(tmp_path):
         "a.html": '<link rel="stylesheet" href="https://cdn.test/a.css" integrity="x">',
         "b.html": "<script\nid=x src=//cdn.test/b.js></script>",
         "c.html": '<p style="background: url(http://cdn.test/c.png)">',
-        "d.css": "@import url(\"https://fonts.test/css2?family=PT+Sans:wght@400;700\");",
+        "d.css": '@import url("https://fonts.test/css2?family=PT+Sans:wght@400;700");',
         "e.css": "@font-face { src: url('https://fonts.test/e.woff2') }",
         "f.svg": '<svg><image xlink:href="https://cdn.test/f.png"/></svg>',
     }
