@@ -19,8 +19,10 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import fcntl
+import gc
 import os
 import shutil
 import tempfile
@@ -28,6 +30,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from .progress import step
 
@@ -63,9 +66,27 @@ def export_library(compiled, path: str | os.PathLike, **options) -> None:
         The C++ compiler that links a shared library failed, or there is none.
     """
     with step(f"write {os.path.basename(path)}"), replaced_at_end(path) as new:
-        # An executable of Relay's VM has it in its module.
-        owner = compiled if hasattr(compiled, "export_library") else compiled.mod
-        owner.export_library(str(new), **options)
+        link(compiled, str(new), **options)
+
+
+def link(compiled, path: str, **options) -> None:
+    """Export a compiled model by TVM, with constants that are copied from memory to the file."""
+    # An executable of Relay's VM has it in its module.
+    owner = compiled if hasattr(compiled, "export_library") else compiled.mod
+    is_default = options.get("fcompile") is None and not path.endswith((".tar", ".wasm"))
+    if _Write.imports is not None and is_default:
+        options = {"fpack_imports": _Write.imports, **options}
+    owner.export_library(path, **options)
+
+
+def release_memory() -> None:
+    """Free the weights that graphs hold, whose nodes refer to each other; return the memory.
+
+    The C library would keep it, and oneDNN would pack its weights beside it.
+    """
+    gc.collect()
+    with contextlib.suppress(AttributeError):  # another C library than GNU's
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 @contextlib.contextmanager
@@ -122,8 +143,12 @@ def making(folder: Path) -> Iterator[Path]:
 
 
 class _Write:
-    """TVM's method that writes a module to a file, and how many blocks replace it now."""
+    """TVM's method that writes a module to a file, and how many blocks replace it now.
 
+    `imports` writes what a module imports for the linker, instead of TVM.
+    """
+
+    imports: Callable | None = None
     owner: type | None = None
     name = ""
     original: Callable | None = None
@@ -131,9 +156,13 @@ class _Write:
     lock = threading.Lock()
 
 
-def check_writes_of(owner: type, name: str) -> None:
-    """Name the class and method with which TVM writes a module to a file, for `making`."""
+def check_writes_of(owner: type, name: str, imports: Callable | None = None) -> None:
+    """Name the class and method with which TVM writes a module to a file, for `making`.
+
+    `imports` is the `fpack_imports` of `export_library`, by default TVM's.
+    """
     _Write.owner, _Write.name, _Write.original = owner, name, vars(owner)[name]
+    _Write.imports = imports
 
 
 @contextlib.contextmanager
@@ -165,11 +194,18 @@ def _write(module, file_name: str, fmt: str = "") -> None:
     with open(os.memfd_create("module"), "rb") as memory:
         fmt = fmt or Path(file_name).suffix[1:]
         _Write.original(module, f"/proc/self/fd/{memory.fileno()}", fmt)
-        try:
-            with open(file_name, "wb") as file:
-                shutil.copyfileobj(memory, file, 1 << 20)
-        except OSError as error:
-            raise OSError(error.errno, error.strerror, file_name) from error
+        with writing(file_name) as file:
+            shutil.copyfileobj(memory, file, 1 << 20)
+
+
+@contextlib.contextmanager
+def writing(path: str | os.PathLike) -> Iterator[BinaryIO]:
+    """Open a file, whose name is in the error if it cannot be written."""
+    try:
+        with open(path, "wb") as file:
+            yield file
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, os.fspath(path)) from error
 
 
 @contextlib.contextmanager

@@ -29,7 +29,7 @@ import tvm
 import tvm_ffi
 from tvm.contrib.onednn import compiler_lock, interrupts, progress
 from tvm.contrib.onednn.compiled_model import CompiledModel, partitioned
-from tvm.contrib.onednn.export import check_writes_of, export_library
+from tvm.contrib.onednn.export import check_writes_of, export_library, release_memory
 from tvm.contrib.onednn.ops.rules import Rules
 from tvm.contrib.onednn.ops.table import TABLE
 from tvm.contrib.onednn.options import make_options
@@ -50,7 +50,8 @@ from ._dnnl.importers import (
     imported,
     opened,
 )
-from ._dnnl.loaded import dnnl_version, load_model, num_threads, set_num_threads
+from ._dnnl.imports_file import write_imports
+from ._dnnl.loaded import dnnl_version, load_model, machine, num_threads, set_num_threads
 from ._dnnl.ops import ROWS
 from ._dnnl.relax_report import make_report
 from ._dnnl.torch_backend import torch_backend
@@ -64,7 +65,7 @@ __all__ = [
 ]
 # fmt: on
 
-check_writes_of(tvm_ffi.Module, "write_to_file")
+check_writes_of(tvm_ffi.Module, "write_to_file", write_imports)
 registration.register()
 
 
@@ -208,7 +209,11 @@ def compile(  # pylint: disable=redefined-builtin
     model = partitioned(model, is_partitioned, partition_for_dnnl, params, options)
     report = offload_report(model)
     report.next_step = ""
-    result = compiled.compile_partitioned(model, target, report)
+    library = compiled.build(model, target)
+    # Weights as the model has them, before oneDNN packs its own.
+    del model
+    release_memory()
+    result = machine(library, report)
     if is_verified:
         report.verified = verification.verify(
             source, result, partition_for_dnnl, options, target, shape, constants, params

@@ -24,6 +24,8 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable
+from types import SimpleNamespace
+from unittest import mock
 
 import numpy as np
 from tvm import relay
@@ -124,9 +126,15 @@ def _image_net(name, title, network):
 
     def model():
         # Imported here: only these rows need ONNX.
-        from tvm.contrib.target import onnx  # pylint: disable=import-outside-toplevel
+        import onnx  # pylint: disable=import-outside-toplevel
+        from tvm.contrib.target.onnx import to_onnx  # pylint: disable=import-outside-toplevel
 
-        proto = onnx.to_onnx(*load(), name)
+        # TVM's exporter reads `onnx.mapping`, which onnx >= 1.19 lacks.
+        tensor_type = onnx.helper.np_dtype_to_tensor_dtype
+        types = {np.dtype(each): tensor_type(np.dtype(each)) for each in ("float32", "int64")}
+        mapping = SimpleNamespace(NP_TYPE_TO_TENSOR_TYPE=types)
+        with mock.patch.object(onnx, "mapping", mapping, create=True):
+            proto = to_onnx(*load(), name)
         # TVM lists the weights as inputs, too: then they could change, and nobody folds them.
         weights = {weight.name for weight in proto.graph.initializer}
         inputs = [each for each in proto.graph.input if each.name not in weights]

@@ -22,13 +22,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
+import onnx
 import pytest
 import tvm
 import tvm_dnnl
 import tvm_ffi
 from tvm import relax
 from tvm.relax import op
+from tvm_dnnl._dnnl import imports_file
 
 from dnnl_relax.modules import (
     X4,
@@ -155,6 +158,54 @@ def test_a_loaded_library_gives_right_numbers_and_its_constants(tmp_path):
         np.testing.assert_allclose(sums, sorted(float(value.sum()) for value in layers), rtol=1e-6)
         # Once more after the run, when the copies that oneDNN was given are gone.
         np.testing.assert_allclose(called(loaded), expected, rtol=1e-4, atol=1e-4)
+
+
+def compiling(small, large, library):
+    """Compile and export a small file, then a large one; print the megabytes that this one adds."""
+    tvm_dnnl.compile(small).export_library(library)
+    before = resident_megabytes("VmHWM")
+    tvm_dnnl.compile(large).export_library(library)
+    print(resident_megabytes("VmHWM") - before)
+
+
+def test_peak_of_a_process_that_compiles_and_exports(tmp_path):
+    """Weights are there twice at once: in the file's graph and the module, or there and packed."""
+    layers, paths = weights(8), []
+    for name, values in (("small", layers[:1]), ("large", layers[1:])):
+        nodes = [
+            onnx.helper.make_node("Conv", [f"x{i}", f"w{i}"], [f"x{i + 1}"], pads=[1, 1, 1, 1])
+            for i in range(len(values))
+        ]
+        sides = [
+            onnx.helper.make_tensor_value_info(f"x{i}", onnx.TensorProto.FLOAT, SHAPE)
+            for i in (0, len(values))
+        ]
+        arrays = [onnx.numpy_helper.from_array(value, f"w{i}") for i, value in enumerate(values)]
+        graph = onnx.helper.make_graph(nodes, "convolutions", sides[:1], sides[1:], arrays)
+        opset = onnx.helper.make_opsetid("", 17)
+        paths.append(str(tmp_path / f"{name}.onnx"))
+        onnx.save(onnx.helper.make_model(graph, opset_imports=[opset], ir_version=8), paths[-1])
+    megabytes = sum(value.nbytes for value in layers[1:]) / 1e6
+    grown = float(in_new_process("compiling", *paths, str(tmp_path / "model.so")))
+    # Besides them, the largest ones while they are read and packed.
+    assert grown < 2.8 * megabytes, f"{grown / megabytes:.1f} times the weights"
+
+
+@pytest.mark.parametrize(
+    "dtype", ["float32", "float16", "bfloat16", "float8_e4m3fn", "int8", "int64", "bool"]
+)
+def test_constants_are_written_as_tvm_writes_them(dtype):
+    values = np.arange(6).reshape(2, 3).astype(getattr(ml_dtypes, dtype, dtype))
+    tensors = {"a": tvm.runtime.tensor(values), "empty": tvm.runtime.tensor(values[:0])}
+    create = tvm_ffi.get_global_func("ffi.Module.create.const_loader")
+    loader = create(tensors, {})
+    saved = tvm_ffi.get_global_func("runtime.contrib.dnnl.module_bytes")(loader)
+    for written in (saved, b"".join(imports_file._constants(loader))):
+        read = load_constants(written)["get_const_var_tensor"]()
+        assert read.keys() == tensors.keys()
+        np.testing.assert_array_equal(read["a"].numpy(), values)
+        assert read["empty"].shape == (0, 3)
+    assert len(saved) == sum(len(part) for part in imports_file._constants(loader))
 
 
 # A process with TVM has some 250 MB. TVM's const loader would take up to 8 GB for these sizes.

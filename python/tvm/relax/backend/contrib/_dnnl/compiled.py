@@ -26,9 +26,9 @@ import tvm
 import tvm_ffi
 from tvm import relax
 from tvm.contrib.onednn import cache, host, progress
-from tvm.contrib.onednn.compiled_model import CompiledModel, flat
+from tvm.contrib.onednn.compiled_model import flat
+from tvm.contrib.onednn.export import link
 from tvm.contrib.onednn.ops.tensors import COMPILER
-from tvm.contrib.onednn.report.offload_report import OffloadReport
 from tvm.target import codegen
 
 from .codegen import generate
@@ -69,7 +69,7 @@ def cached_library(
     def write(path):
         generated = generate(partition(mod, params, **options))
         with progress.passes_noted(tvm):
-            tvm.compile(generated, target=target).export_library(path)
+            link(tvm.compile(generated, target=target), path)
 
     return cache.library(folder, key_of(mod, params, options, str(target)), write)
 
@@ -82,13 +82,11 @@ def is_partitioned(mod: tvm.IRModule) -> bool:
     )
 
 
-def compile_partitioned(
-    mod: tvm.IRModule, target: tvm.target.Target | str | None, report: OffloadReport
-) -> CompiledModel:
-    """Compile a partitioned module."""
+def build(mod: tvm.IRModule, target: tvm.target.Target | str | None):
+    """Compile a partitioned module to a library."""
     target = host_target() if target is None else target
     with progress.passes_noted(tvm):
-        return machine(tvm.compile(generate(mod), target=target), report)
+        return tvm.compile(generate(mod), target=target)
 
 
 def results(mod: tvm.IRModule, arrays: list, target=None) -> tuple[list, list[str]]:
@@ -99,6 +97,5 @@ def results(mod: tvm.IRModule, arrays: list, target=None) -> tuple[list, list[st
     results, plans : list
         The results as a flat list, and what `get_plan` of each partition tells.
     """
-    target = host_target() if target is None else target
-    model = machine(tvm.compile(generate(mod), target=target))
+    model = machine(build(mod, target))
     return flat(model(*arrays)), plans(model.library)

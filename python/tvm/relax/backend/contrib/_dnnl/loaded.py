@@ -146,7 +146,11 @@ def _runnable(executable) -> tvm_ffi.Module:
     """
     sources = [each for each in _modules(executable.mod) if each.kind in ("c", "static_library")]
     is_empty = all(each.kind == "c" and each.inspect_source() in ("", ";") for each in sources)
-    return executable.mod if is_empty else executable.jit()
+    if is_empty:
+        return executable.mod
+    from .imports_file import write_imports
+
+    return executable.jit(fpack_imports=write_imports)
 
 
 def _modules(module: tvm_ffi.Module) -> Iterator[tvm_ffi.Module]:

@@ -19,12 +19,14 @@
 
 /*!
  * \file src/runtime/extra/contrib/dnnl/tvm/library.cc
- * \brief The global functions that tell of the oneDNN library, and set its number of threads.
+ * \brief The global functions that tell of the oneDNN library, set its number of threads, and
+ *        serialize modules.
  */
 #include "../../../../contrib/dnnl/core/library.h"
 
 #include <tvm/ffi/container/array.h>
 #include <tvm/ffi/dtype.h>
+#include <tvm/ffi/extra/module.h>
 #include <tvm/ffi/reflection/registry.h>
 #include <tvm/ffi/string.h>
 
@@ -48,6 +50,8 @@ TVM_FFI_STATIC_INIT_BLOCK() {
            [](int num_threads) { WithFFIErrors([&]() { SetNumThreads(num_threads); }); })
       .def("runtime.contrib.dnnl.get_num_threads",
            []() { return WithFFIErrors([]() { return NumThreads(); }); })
+      .def("runtime.contrib.dnnl.module_bytes",
+           [](const ffi::Module& module) { return module->SaveToBytes(); })
       .def("runtime.contrib.dnnl.ops", []() {
         ffi::Array<ffi::String> names;
         for (const std::string& name : OpNames()) names.push_back(name);
