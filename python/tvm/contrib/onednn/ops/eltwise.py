@@ -220,6 +220,7 @@ ROWS = [
     eltwise("tanh", eltwise_reason, cost_weight=FUNCTION),
     _own("ceil", eltwise_reason),
     _own("cos", eltwise_reason, cost_weight=FUNCTION),
+    _own("erf", eltwise_reason, numpy=of_values(erf), cost_weight=FUNCTION),
     _own("floor", eltwise_reason),
     # Zero for NaN, as TVM computes it.
     _own(

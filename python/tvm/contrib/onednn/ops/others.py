@@ -22,7 +22,6 @@ import numpy as np
 
 from .attrs import Attr, Bool
 from .copy import filled
-from .eltwise import erf
 from .reduce import REDUCE_ATTRS, reduce_by, reduced_axes
 from .resize import ROUND
 from .schema import Definition, OpSchema, of_values
@@ -31,7 +30,6 @@ NO_RULE = "no rule for this op"
 
 # Why ops have no rule on purpose.
 REFUSED = {
-    "erf": "oneDNN supports it only as a part of GELU",
     "power": "oneDNN requires a constant exponent",
     "round": "oneDNN rounds half to even, Relay half away from zero",
 }
@@ -56,7 +54,6 @@ OTHERS: dict[str, OpSchema] = {
     for row in [
         _row("atan", of_values(np.arctan)),
         _row("copy", of_values(lambda x: x)),
-        _row("erf", of_values(erf)),
         _row("round", of_values(ROUND["round"])),
         *map(_row, "isnan sinh power floor_divide logical_and logical_or logical_not".split()),
         *(_row(name, reduce_by(getattr(np, name)), REDUCE_ATTRS) for name in ("all", "any")),

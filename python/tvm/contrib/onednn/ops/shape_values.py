@@ -159,7 +159,7 @@ class ShapeValues:
         args = node.args
         if not args or not all(isinstance(arg, Tensor) for arg in args):
             return None
-        if node.name in ("copy", "erf"):
+        if node.name == "copy":
             return tensor_of(args[0]).dims
         if node.name in _BROADCAST:
             return broadcast(*(arg.dims for arg in args))

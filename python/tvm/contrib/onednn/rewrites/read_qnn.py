@@ -380,7 +380,7 @@ _BINARY = {"qnn.add": "add", "qnn.subtract": "subtract", "qnn.mul": "multiply"}
 _UNARY: dict[str, str] = {
     f"qnn.{name.removeprefix('nn.')}": name
     for name, row in TABLE.items()
-    if row.post == "eltwise" or name in ("nn.avg_pool2d", "nn.softmax")
+    if row.post == "eltwise" or name in ("erf", "nn.avg_pool2d", "nn.softmax")
 }
 
 # How to read an op as one of dequantized values.

@@ -194,6 +194,7 @@ const OpSpec kOps[] = {
     {"tanh", 1, 1, kEltwise, algorithm::eltwise_tanh, nullptr, false, Tanh},
     {"ceil", 1, 1, kFunction, algorithm::undef, nullptr, false, Ceil},
     {"cos", 1, 1, kFunction, algorithm::undef, nullptr, false, Cos},
+    {"erf", 1, 1, kFunction, algorithm::undef, nullptr, false, Erf},
     {"floor", 1, 1, kFunction, algorithm::undef, nullptr, false, Floor},
     {"sign", 1, 1, kFunction, algorithm::undef, nullptr, false, Sign},
     {"sin", 1, 1, kFunction, algorithm::undef, nullptr, false, Sin},

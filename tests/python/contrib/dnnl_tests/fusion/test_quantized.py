@@ -282,6 +282,7 @@ OPS = {
     "tanh": (relay.tanh, np.tanh),
     "sigmoid": (relay.sigmoid, lambda x: 1 / (1 + np.exp(-x))),
     "gelu_erf": (gelu, lambda x: x * (1 + erf(x / 2**0.5)) / 2),
+    "erf": (relay.erf, erf),
     # Functions of ours; a step is where float32 has it.
     "floor": (relay.floor, lambda x: np.floor(x.astype("float32"))),
     "sin": (relay.sin, np.sin),

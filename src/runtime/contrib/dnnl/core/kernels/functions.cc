@@ -166,6 +166,25 @@ DNNL_INLINE float TanhOf(float x) {
   return x * (p * z + 1.f) / (q * z + 1.f);
 }
 
+DNNL_INLINE float ErfOf(float x) {
+  // Of 4 it is 1 - 2e-8.
+  x = x > 4.f ? 4.f : x;
+  x = x < -4.f ? -4.f : x;
+  // x * p(x^2) / q(x^2), a minimax quotient.
+  const float z = x * x;
+  float p = 1.9867862e-06f;
+  p = p * z + 0.00028456622f;
+  p = p * z + 0.0038833446f;
+  p = p * z + 0.05310175f;
+  p = p * z + 0.19354504f;
+  float q = 3.7420232e-05f;
+  q = q * z + 0.0011855719f;
+  q = q * z + 0.0152072515f;
+  q = q * z + 0.11534999f;
+  q = q * z + 0.50485736f;
+  return x * (p * z + 1.1283791f) / (q * z + 1.f);
+}
+
 DNNL_INLINE float GeluTanhOf(float x) {
   // sqrt(2 / pi) * (x + 0.044715 * x^3)
   const float angle = x * (0.797884561f + 0.0356774081f * x * x);
@@ -238,6 +257,7 @@ void Pow(float alpha, float beta, const float* src, float* dst, int64_t count) {
 
 DNNL_FUNCTION(Ceil)
 DNNL_PERIODIC_FUNCTION(Cos)
+DNNL_FUNCTION(Erf)
 DNNL_FUNCTION(Floor)
 DNNL_FUNCTION(GeluTanh)
 DNNL_FUNCTION(Log)

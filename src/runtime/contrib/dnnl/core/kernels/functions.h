@@ -40,6 +40,8 @@ using FloatFunction = void (*)(const float* src, float* dst, int64_t count);
 void Ceil(const float* src, float* dst, int64_t count);
 /*! \brief Within 2e-7 for angles of any size; NaN for infinities. Sin, too. */
 void Cos(const float* src, float* dst, int64_t count);
+/*! \brief Within 5e-7, relative to the result. */
+void Erf(const float* src, float* dst, int64_t count);
 void Exp(const float* src, float* dst, int64_t count);
 void Floor(const float* src, float* dst, int64_t count);
 /*! \brief GELU by tanh: within 7e-7, relative to results above 1. */

@@ -43,14 +43,14 @@ WEIGHTS = {
     5: "nn.batch_norm",
     4: "nn.conv1d nn.conv3d nn.layer_norm nn.relu nn.softmax",
     3: "nn.matmul nn.bias_add nn.pad split strided_slice",
-    1: "broadcast_to ceil contrib_reverse_reshape cos floor image.resize1d image.resize2d "
+    1: "broadcast_to ceil contrib_reverse_reshape cos erf floor image.resize1d image.resize2d "
     "image.resize3d log nn.upsampling nn.upsampling3d sign sin take trunc",
 }
 _WEIGHTS = {name: weight for weight, names in WEIGHTS.items() for name in names.split()}
 # Functions that jump: of what is computed the last bit may decide.
 JUMPING = ("ceil", "floor", "sign", "trunc")
 # Functions of any values; those without attributes that are not here read positive ones.
-SIGNED = (*JUMPING, "abs", "cos", "negative", "nn.relu", "sigmoid", "sin", "tanh")
+SIGNED = (*JUMPING, "abs", "cos", "erf", "negative", "nn.relu", "sigmoid", "sin", "tanh")
 OF_ANY_TYPE = ("abs", "clip", "negative", "nn.relu")
 
 
