@@ -66,6 +66,8 @@ def repaired(convert_map, opset):
     repairs["Dropout"] = functools.partial(dropout, opset)
     product = functools.partial(matmul, "MatMul", convert_map["MatMul"])
     repairs["MatMulInteger"] = functools.partial(matmul_integer, product)
+    conv = functools.partial(REFUSED["Conv"], "Conv", convert_map["Conv"])
+    repairs["ConvInteger"] = functools.partial(conv_integer, conv)
     # Before, a slope was a vector of channels.
     repairs.update({"PRelu": elementwise.prelu} if opset >= 7 else {})
     wrapped = {
@@ -358,7 +360,6 @@ _REPAIRS = {
     "AveragePool": pool,
     "BatchNormalization": batch_norm,
     "Clip": elementwise.clip,
-    "ConvInteger": conv_integer,
     "ConvTranspose": _conv_transpose,
     "GRU": _recurrent,
     "DequantizeLinear": _dequantize,

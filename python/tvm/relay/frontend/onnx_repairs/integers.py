@@ -51,38 +51,19 @@ def matmul_integer(matmul, name, convert, inputs, attrs, params):
     return matmul(type(inputs)(operands), attrs, params)
 
 
-def conv_integer(name, convert, inputs, attrs, params):
-    """Convolve in int32: TVM's converter returns float32, in which sums above 2^24 are rounded.
-
-    What is computed here is the result of a DynamicQuantizeLinear, and the sums are multiplied by
-    its scale in float32. These are partitioned in the form that TVM's converter has.
-    """
-    if (
-        not isinstance(inputs[0], (_expr.Var, _expr.Constant))
-        or attrs.get("auto_pad", b"NOTSET") not in (b"NOTSET", b"VALID")
-        or len(infer_shape(inputs[0])) != 4
-    ):
-        return convert(inputs, attrs, params)
+def conv_integer(conv, name, convert, inputs, attrs, params):
+    """Convolve in int32: TVM's converter returns float32, in which sums above 2^24 are rounded."""
     operands = []
     for each, zero in zip(inputs[:2], (*inputs[2:4], None, None)):
         each = _op.cast(each, "int32")
-        if zero is not None:
+        if zero is not None and not _is_zero(zero):
+            zero = _op.cast(zero, "int32")
             # That of the weight may be one for each channel.
-            each -= _op.reshape(_op.cast(zero, "int32"), [-1, 1, 1, 1])
+            if infer_shape(zero) not in ((), (1,)):
+                zero = _op.reshape(zero, [-1] + [1] * (len(infer_shape(each)) - 1))
+            each -= _op.squeeze(zero) if infer_shape(zero) == (1,) else zero
         operands.append(each)
-    data, weight = operands
-    shape = infer_shape(weight)
-    return _op.nn.conv2d(
-        data,
-        weight,
-        strides=attrs.get("strides") or [1, 1],
-        padding=attrs.get("pads") or [0] * 4,
-        dilation=attrs.get("dilations") or [1, 1],
-        groups=attrs.get("group", 1),
-        channels=shape[0],
-        kernel_size=shape[2:],
-        out_dtype="int32",
-    )
+    return conv(type(inputs)(operands), attrs, params)
 
 
 def _is_zero(value) -> bool:

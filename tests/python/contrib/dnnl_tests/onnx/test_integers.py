@@ -18,6 +18,7 @@
 
 import numpy as np
 import pytest
+from numpy.lib.stride_tricks import sliding_window_view
 from onnx import helper, numpy_helper
 from tvm.relay.op.contrib import dnnl
 
@@ -90,6 +91,40 @@ def test_matmul_integer_with_zero_points():
     zeros = {"az": np.uint8(9), "bz": random.integers(0, 256, 4, "uint8")}
     wanted = (a.astype("int32") - 9) @ (b.astype("int32") - zeros["bz"])
     check("MatMulInteger", {"a": a, "b": b}, wanted.astype("int32"), constants=zeros)
+
+
+# The shapes of data and weight, the attributes, and the padding.
+CONVS = {
+    "image": ((1, 600, 5, 5), (3, 600, 3, 3), dict(pads=[1, 0, 1, 2]), [(1, 1), (0, 2)]),
+    "same": ((1, 4, 6, 6), (3, 4, 4, 4), dict(auto_pad="SAME_UPPER"), [(1, 2), (1, 2)]),
+    "sequence": ((2, 4, 9), (3, 4, 3), dict(pads=[1, 1]), [(1, 1)]),
+    "volume": ((1, 2, 4, 4, 4), (3, 2, 2, 2, 2), {}, [(0, 0)] * 3),
+}
+
+
+@pytest.mark.parametrize("is_computed", [False, True], ids=["input", "computed"])
+@pytest.mark.parametrize("zero", ["none", "one", "channel"])
+@pytest.mark.parametrize("name", CONVS)
+def test_conv_integer(name, zero, is_computed):
+    """In int32: a sum of a thousand products has more than the 24 bits of float32."""
+    shape, weights, attrs, padding = CONVS[name]
+    random, rank = np.random.default_rng(0), len(shape) - 2
+    x, w = (random.integers(0, 256, each, "uint8") for each in (shape, weights))
+    zeros = {"none": {}, "one": {"xz": np.uint8(9), "wz": np.uint8(131)}}
+    zeros = zeros.get(zero, {"xz": np.uint8(9), "wz": random.integers(0, 256, 3, "uint8")})
+    shift = np.reshape(zeros.get("wz", 0), (-1, *[1] * (rank + 1)))
+    data = np.pad(x.astype("int64") - zeros.get("xz", 0), [(0, 0), (0, 0), *padding])
+    windows = sliding_window_view(data, weights[2:], tuple(range(2, rank + 2)))
+    axes = [1, *range(rank + 2, 2 * rank + 2)], [1, *range(2, rank + 2)]
+    wanted = np.tensordot(windows, w.astype("int64") - shift, axes)
+    names, nodes = ["x", "w", *zeros], []
+    if is_computed:
+        names[0], nodes = "y0", [helper.make_node("Identity", ["x"], ["x0"])]
+        nodes += [helper.make_node("Max", ["x0", "x"], ["y0"])]
+    nodes.append(helper.make_node("ConvInteger", names, ["y"], **attrs))
+    got = results(nodes, {"x": x}, {"w": w, **zeros})
+    assert got.dtype == "int32"
+    np.testing.assert_array_equal(got, np.moveaxis(wanted, -1, 1))
 
 
 def test_powers_of_integers():
