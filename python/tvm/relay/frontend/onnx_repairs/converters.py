@@ -349,6 +349,7 @@ _REPAIRS = {
     **REFUSED,
     **dict.fromkeys((f"Reduce{name}" for name in _REDUCTIONS), _reduce),
     **dict.fromkeys(_OF_FLOAT32, elementwise.wide),
+    **dict.fromkeys(("Add", "Div", "Mul", "Sub"), elementwise.of_scalar),
     "Gelu": elementwise.gelu,
     "GlobalLpPool": global_lp_pool,
     "GridSample": _grid_sample,

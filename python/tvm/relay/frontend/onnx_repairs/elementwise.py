@@ -57,6 +57,21 @@ def wide(name, convert, inputs, attrs, params):
     return _op.cast(convert(type(inputs)([data]), attrs, params), dtype)
 
 
+def of_scalar(name, convert, inputs, attrs, params):
+    """Compute a scalar apart from a tensor of open size: TVM has no shape function of both at once.
+
+    A constant is no input of a kernel.
+    """
+    inputs = list(inputs)
+    if len(inputs) == 2 and not any(isinstance(each, _expr.Constant) for each in inputs):
+        shapes = [infer_shape(each) for each in inputs]
+        for k, other in ((0, 1), (1, 0)):
+            if not shapes[k] and not all(isinstance(size, int) for size in shapes[other]):
+                vector = _op.expand_dims(inputs[k], 0)
+                inputs[k] = _op.annotation.stop_fusion(vector)
+    return convert(inputs, attrs, params)
+
+
 def prelu(name, convert, inputs, attrs, params):
     """Compute a slope that is no vector of channels for the dimensions that it is aligned with."""
     data, slope = inputs[0], inputs[1]

@@ -151,6 +151,14 @@ def _lrn(name, convert, inputs, attrs, params):
     return convert(inputs, attrs, params)
 
 
+def _computed_size(name, convert, inputs, attrs, params):
+    """Refuse bfloat16 results whose size is computed: TVM compiles no kernel of them."""
+    is_known = all(isinstance(each, _expr.Constant) for each in inputs)
+    if infer_type(inputs[0]).checked_type.dtype == "bfloat16" and not is_known:
+        refuse(name, attrs, "bfloat16 of a computed size")
+    return convert(inputs, attrs, params)
+
+
 def _always(what, name, convert, inputs, attrs, params):
     refuse(name, attrs, what)
 
@@ -163,6 +171,7 @@ REFUSED = {
     "CastLike": _cast_like,
     "DFT": functools.partial(_always, "the discrete Fourier transform"),
     "LRN": _lrn,
+    **dict.fromkeys(("Range", "Unique"), _computed_size),
     "SpaceToDepth": _space_to_depth,
     "Scan": functools.partial(_always, "a loop over a sequence"),
 }
