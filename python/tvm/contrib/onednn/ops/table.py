@@ -25,6 +25,7 @@ from . import (
     conv,
     copy,
     eltwise,
+    experts,
     matmul,
     norm,
     pool,
@@ -40,8 +41,8 @@ from . import (
 from .schema import OpSchema, broadcast_type, same_type
 
 _FAMILIES = (
-    *(conv, matmul, recurrent, attention, quantized_dense, pool, norm, softmax, reduce, resize),
-    *(quantize, copy, view, reshape, eltwise, binary),
+    *(conv, matmul, experts, recurrent, attention, quantized_dense, pool, norm, softmax),
+    *(reduce, resize, quantize, copy, view, reshape, eltwise, binary),
 )
 
 TABLE: dict[str, OpSchema] = {row.name: row for family in _FAMILIES for row in family.ROWS}

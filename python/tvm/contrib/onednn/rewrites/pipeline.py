@@ -35,6 +35,7 @@ from .decompose import decompose
 from .dynamic_convs import fuse_dynamic_convs
 from .dynamic_quantization import fuse_dynamic_quantization
 from .exact_nan import propagate_nan
+from .experts import fuse_experts
 from .fold_constants import fold_constants
 from .fold_pad import fold_pad
 from .fold_scale import fold_scale
@@ -115,7 +116,7 @@ def rewrite(
     # A guard tests `isnan`, which `decompose` writes as a comparison. It also reshapes constants.
     run.steps(fuse_softmax_guards, decompose, fold_constants)
     # Later rewrites match the matmul of a constant weight as a dense only.
-    run.steps(canonicalize_dense_weights, split_merged_rows)
+    run.steps(canonicalize_dense_weights, split_merged_rows, fuse_experts)
     # A recurrent layer is matched as a whole before its matmuls are; QNN has no such layer.
     run.steps(read_recurrent_layers, hoist_input_products, read_qnn)
     # Both match the float ops that `read_qnn` leaves between a dynamic quantize and its product.

@@ -79,6 +79,8 @@ constexpr Family kDynamicQuantizedDense = {InferDynamicQuantizedDense,
 constexpr Family kBlockQuantizedDense = {
     InferBlockQuantizedDense, LowerBlockQuantizedDense, kAny, Fuses::kNothing, PostOp::kNone,
     BlockQuantizedFlops};
+constexpr Family kExpertDense = {InferExpertDense, LowerExpertDense, kAny,
+                                 Fuses::kNothing,  PostOp::kNone,    ExpertFlops};
 constexpr Family kPool = {InferPool, LowerPool, kCommon, Fuses::kQuantizations};
 constexpr Family kGlobalPool = {InferGlobalPool, LowerPool, kCommon, Fuses::kQuantizations};
 constexpr Family kResize = {InferResize, LowerResize, kCommon, Fuses::kRealOps};
@@ -113,6 +115,7 @@ const OpSpec kOps[] = {
     {"nn.dense", 2, 2, kMatMul},
     {"nn.matmul", 2, 2, kMatMul},
     {"nn.batch_matmul", 2, 2, kMatMul},
+    {"dnnl.expert_dense", 3, 3, kExpertDense},
     {"dnnl.attention", 3, 5, kAttention},
     {"dnnl.dynamic_fake_quantize", 1, 1, kDynamicFakeQuantize},
     {"dnnl.dynamic_quantize_scale", 1, 1, kDynamicQuantizeScale},

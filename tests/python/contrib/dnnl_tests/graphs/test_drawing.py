@@ -59,14 +59,15 @@ def offloaded(graph, name):
 
 # Graphs of 8-bit tensors are drawn in a way of their own: `graphs/quantized.py`.
 # Relay's `round` rounds halves away from zero, and so is not the row of Relax's.
-# Nor does Relay write weights in blocks; for data that are quantized as the model runs there are
-# models (`models/test_dynamic_int8.py`).
+# Nor does Relay write weights in blocks or of experts; for data that are quantized as the model
+# runs there are models (`models/test_dynamic_int8.py`).
 _NOT_DRAWN = (
     "dnnl.round",
     "dnnl.block_quantized_dense",
     "dnnl.dynamic_fake_quantize",
     "dnnl.dynamic_quantize_scale",
     "dnnl.dynamic_quantized_dense",
+    "dnnl.expert_dense",
 )
 NAMES = [name for name in TABLE if not name.startswith("qnn.") and name not in _NOT_DRAWN]
 

@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Mixtures of experts: each row is multiplied by the weights of all experts, and selects its own.
+"""Mixtures of experts: a mask selects the products of each row, which is not moved.
 
 transformers sorts the pairs of a token and an expert by experts, and multiplies groups of rows. A
 sort, and the integers that lead from it, stay on TVM, and would end a partition in each layer.
@@ -28,7 +28,7 @@ import torch
 from torch.fx import Node
 
 from .graphs import argument, aten, shape
-from .selections import grouped_ops, is_few
+from .selections import grouped_ops
 
 _CHECK = aten._assert_tensor_metadata.default
 _VIEWS = aten.view.default, aten.reshape.default
@@ -80,8 +80,6 @@ class _Mixture:
         if not matmuls or any(each.target not in grouped_ops() for each in matmuls):
             return None
         experts = shape(offsets)[0]
-        if is_few(shape(order)[0], experts):
-            return None
         places, others = _indexed_by(order), []
         tokens, inverses = [], []
         for each in set(order.users) - set(places):

@@ -163,15 +163,10 @@ def grouped_ops() -> tuple:
     return aten._grouped_mm.default, *([] if theirs is None else [theirs.default])
 
 
-def is_few(rows, groups) -> bool:
-    """Whether copying a group's weight for each row is faster than multiplying by all weights."""
-    return isinstance(rows, int) and rows * 3 < groups
-
-
 def grouped_matmul(x, weight, offsets=None, bias=None, out_dtype=None):
     """Multiply each row by the weight of its group, whose rows end at an offset: all, and select.
 
-    Where there are few rows, as in a decoder's step, each gets a copy of its weight.
+    The partitioner makes one op of it, which computes what is selected only.
     """
     if x.dim() != 2 or weight.dim() != 3 or offsets is None or bias is not None:
         return NotImplemented
@@ -179,11 +174,6 @@ def grouped_matmul(x, weight, offsets=None, bias=None, out_dtype=None):
         return NotImplemented
     count, groups = x.shape[0], weight.shape[0]
     row = torch.arange(count)[:, None]
-    if is_few(count, groups):
-        group = (row >= offsets).sum(1)
-        weights = aten.index_select.default(weight, 0, group.clamp(max=groups - 1))
-        result = torch.bmm(x.unsqueeze(1), weights).squeeze(1)
-        return torch.where((group < groups)[:, None], result, 0.0)
     # A row of a group that ended earlier is before the end of this one, too.
     ended = row >= offsets
     is_earlier = torch.cat([torch.ones_like(row, dtype=torch.bool), ended[:, :-1]], 1)

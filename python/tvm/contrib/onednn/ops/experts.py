@@ -1,0 +1,93 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Dense layers of mixtures of experts: rows are multiplied by the weights that a mask selects."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..ir.numpy_types import wide
+from ..ir.op_view import OpView, Tensor, tensor_of
+from .draw import SIZES, Call, Draw
+from .schema import OpSchema
+from .tensors import known_product, open_reason, tensor_reason, text_of_shape
+
+
+def expert_reason(call: OpView) -> str | None:
+    """Accept float32 data with rows open, a constant weight of each expert, and a mask of rows."""
+    data, weight, mask = call.args
+    reason = (
+        tensor_reason("data", data, 1, ("float32",))
+        or tensor_reason("weight", weight, 1, ("float32",))
+        or tensor_reason("mask", mask, 1, ("bool",))
+    )
+    if reason is None and not len(data.shape) == len(mask.shape) == len(weight.shape) - 1 == 2:
+        return "data and mask are not matrices, or the weight is not one for each expert"
+    for name, dim, size, shape in (
+        ("data", "columns", data.shape[-1], data.shape),
+        ("mask", "experts", mask.shape[-1], mask.shape),
+    ):
+        reason = reason or open_reason(name, dim, size, shape)
+    if reason:
+        return reason
+    if not weight.is_constant:
+        return "the weight is not constant"
+    experts, _, columns = weight.shape
+    if (experts, columns) != (mask.shape[1], data.shape[1]):
+        return (
+            f"weight has shape {text_of_shape(weight.shape)}, but data of shape "
+            f"{text_of_shape(data.shape)} and a mask of shape {text_of_shape(mask.shape)} "
+            f"require ({mask.shape[1]}, units, {data.shape[1]})"
+        )
+    if None not in (data.shape[0], mask.shape[0]) and data.shape[0] != mask.shape[0]:
+        return f"data has {data.shape[0]} rows, but the mask has {mask.shape[0]}"
+    return None
+
+
+def expert_flops(call: OpView) -> int:
+    """Count two operations for each product of a row and one expert."""
+    return 2 * known_product((*tensor_of(call.result).shape, tensor_of(call.args[0]).shape[-1]))
+
+
+def _expert_type(args, attrs):
+    return Tensor((args[0].dims[0], args[1].dims[1]), args[0].dtype)
+
+
+def _expert_dense(attrs, result_type, data, weight, mask):
+    products = wide(data) @ wide(weight).swapaxes(1, 2)
+    return np.where(mask.T[..., None], products, 0.0).sum(0)
+
+
+def _draw_expert_dense(d: Draw) -> Call:
+    (rows, columns), experts = d.shape(2), d.choice(SIZES)
+    mask = d.numbers.uniform(size=(rows, experts)) < d.choice((0.2, 0.5, 1.0))
+    weight = d.values([experts, d.choice(SIZES), columns])
+    return Call([d.values([rows, columns]), weight, mask], {})
+
+
+ROWS = [
+    OpSchema(
+        "dnnl.expert_dense",
+        expert_reason,
+        infer=_expert_type,
+        numpy=_expert_dense,
+        draw=_draw_expert_dense,
+        heavy=True,
+        flops=expert_flops,
+        relax="",
+    ),
+]
