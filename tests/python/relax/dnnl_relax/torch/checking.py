@@ -67,7 +67,9 @@ def check(model, *calls, dynamic_shapes=None, **options):
         got = [got] if isinstance(got, torch.Tensor) else list(got)
         assert len(got) == len(want)
         for one, other in zip(got, want):
-            # float32 sums in another order; the values are of the order of 1.
-            np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=1e-4, atol=1e-5)
+            # float32 sums in another order: so many roundings of an element, or of the largest one.
+            wanted = other.numpy()
+            largest = np.abs(wanted[np.isfinite(wanted)]).max(initial=1)
+            np.testing.assert_allclose(one.numpy(), wanted, rtol=1e-4, atol=1e-5 * largest)
     report = tvm_dnnl.offload_report(mod)
     return (report.offloaded, report.total, partitions(mod)), composites(mod)
