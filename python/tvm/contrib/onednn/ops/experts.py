@@ -29,13 +29,15 @@ from .tensors import known_product, open_reason, tensor_reason, text_of_shape
 
 def expert_reason(call: OpView) -> str | None:
     """Accept float32 data with rows open, a constant weight of each expert, and a mask of rows."""
-    data, weight, mask = call.args
-    reason = (
-        tensor_reason("data", data, 1, ("float32",))
-        or tensor_reason("weight", weight, 1, ("float32",))
-        or tensor_reason("mask", mask, 1, ("bool",))
-    )
-    if reason is None and not len(data.shape) == len(mask.shape) == len(weight.shape) - 1 == 2:
+    reason = None
+    for name, arg, dtype in zip(
+        ("data", "weight", "mask"), call.args, ("float32",) * 2 + ("bool",)
+    ):
+        reason = reason or tensor_reason(name, arg, 1, (dtype,))
+    if reason:
+        return reason
+    data, weight, mask = map(tensor_of, call.args)
+    if not len(data.shape) == len(mask.shape) == len(weight.shape) - 1 == 2:
         return "data and mask are not matrices, or the weight is not one for each expert"
     for name, dim, size, shape in (
         ("data", "columns", data.shape[-1], data.shape),

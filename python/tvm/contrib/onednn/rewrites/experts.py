@@ -38,23 +38,22 @@ def fuse_experts(graph: Graph, rules: Rules) -> None:
         selected = _selected(node)
         if selected is None or rules.excludes(NAME, "sum", "where", "reshape", "nn.dense"):
             continue
-        mask, dense = selected
+        mask, dense, experts = selected
         data, weight = dense.operands
-        group = closed_group(node, [data, weight, mask], _OPS)
-        rows, experts = mask.tensor.shape[:2]
+        group, rows = closed_group(node, [data, weight, mask], _OPS), mask.tensor.shape[0]
         # In reduced precision many rows are faster by all experts, which this op has in float32.
         is_many = rows is not None and rows >= experts
         if group is None or rules.options.precision != "float32" and is_many:
             continue
-        weights = weight.value.reshape(experts, -1, weight.tensor.shape[1])
+        weights = weight.value.reshape(experts, -1, weight.value.shape[1])
         mask = graph.call("squeeze", [mask], node, axis=[2])
         new = graph.call(NAME, [data, graph.constant(weights), mask], node, node.type)
         if rules.refusal(new) is None:
             graph.fuse_into(node, new)
 
 
-def _selected(node: Node) -> tuple[Node, Node] | None:
-    """Return the mask of a sum of the products of all experts, and their dense layer."""
+def _selected(node: Node) -> tuple[Node, Node, int] | None:
+    """Return the mask of a sum of the products of all experts, their dense layer and number."""
     if not is_op(node, "sum") or node.attrs.keepdims or node.attrs.exclude:
         return None
     where = node.operands[0]
@@ -66,8 +65,10 @@ def _selected(node: Node) -> tuple[Node, Node] | None:
     dense, sizes, chosen = split.operands[0], split.tensor.shape, mask.tensor.shape
     if not is_op(dense, "nn.dense") or not dense.operands[1].is_constant:
         return None
-    if len(sizes) != 3 or None in sizes[1:] or len(dense.tensor.shape) != 2:
+    if len(sizes) != 3 or len(dense.tensor.shape) != 2:
         return None
     # The last axis, that of the units of all experts, is split in two.
-    is_split = sizes[1] * sizes[2] == dense.tensor.shape[1]
-    return (mask, dense) if is_split and chosen[1:] == (sizes[1], 1) else None
+    experts, units = sizes[1:]
+    if experts is None or units is None or experts * units != dense.tensor.shape[1]:
+        return None
+    return (mask, dense, experts) if chosen[1:] == (experts, 1) else None
