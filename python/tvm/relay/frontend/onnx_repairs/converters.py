@@ -31,8 +31,8 @@ from tvm.contrib.onednn.frontend import unrolled_layers
 from ... import expr as _expr
 from ... import op as _op
 from ...qnn import op as _qnn
-from ..common import infer_shape, infer_type
 from . import elementwise, indices, shapes
+from .incremental import infer_shape, infer_type
 from .indices import replaced
 from .integers import conv_integer, matmul_integer, power
 from .matmul import matmul

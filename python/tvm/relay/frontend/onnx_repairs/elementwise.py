@@ -23,7 +23,7 @@ import math
 
 from ... import expr as _expr
 from ... import op as _op
-from ..common import infer_shape, infer_type
+from .incremental import infer_shape, infer_type
 
 
 def clip(name, convert, inputs, attrs, params):

@@ -22,7 +22,7 @@ import numpy as np
 
 from ... import expr as _expr
 from ... import op as _op
-from ..common import infer_shape, infer_type
+from .incremental import infer_shape, infer_type
 from .refusals import refuse
 
 

@@ -36,7 +36,7 @@ from tvm.contrib.onednn.frontend.layer_weights import (
 
 from ... import expr as _expr
 from ... import op as _op
-from ..common import infer_shape, infer_type
+from .incremental import infer_shape, infer_type
 
 
 def unrolled_reason(name, inputs, attrs) -> str | None:

@@ -25,8 +25,7 @@ from tvm.error import OpAttributeUnImplemented, OpError, OpNotImplemented
 
 from ... import expr as _expr
 from ... import op as _op
-from ..common import infer_shape
-from .incremental import infer_type
+from .incremental import infer_shape, infer_type
 
 
 def refuse(name, attrs, what):

@@ -22,8 +22,7 @@ import numpy as np
 
 from ... import expr as _expr
 from ... import op as _op
-from ..common import infer_shape, infer_type
-from .incremental import fold_constant, shape_of
+from .incremental import fold_constant, infer_shape, infer_type, shape_of
 
 # A bound that stands for all sizes: the largest of int32.
 _LAST = 2**31 - 1

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from ... import expr as _expr
 from ... import op as _op
-from ..common import infer_type
+from .incremental import infer_type
 from .refusals import refuse
 
 
