@@ -113,6 +113,7 @@ def _imported(what, load):
     except Exception as error:  # of whatever kind: the importers of TVM check little
         raise SetupError(
             what,
-            "docs/trouble_shooting.md lists remedies; the end of the error is above.",
-            "\n".join(str(error).strip().splitlines()[-3:]),
+            "docs/import.md#if-a-model-does-not-import and docs/trouble_shooting.md list remedies; "
+            "the end of the error is above.",
+            "\n".join(str(error).strip().splitlines()[-4:]),
         ) from error

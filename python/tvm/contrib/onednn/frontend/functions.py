@@ -28,6 +28,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from .decompositions import CORRECTIONS, DECOMPOSITIONS
 from .fold import fold
+from .inference import check_shapes
+from .messages import explained
 from .node_info import Decomposition, NodeInfo
 
 if TYPE_CHECKING:
@@ -73,8 +75,9 @@ def import_expanded(model: onnx.ModelProto, convert: Callable[[onnx.ModelProto],
                 error = other
         message = _without_converter(model, first)
         if message is None:
+            explained(first, model, check_shapes)
             raise
-        raise type(first)(message) from first
+        raise explained(type(first)(message), model, check_shapes) from first
 
 
 def _words(error) -> set[str]:

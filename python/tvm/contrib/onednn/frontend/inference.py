@@ -41,6 +41,28 @@ def infer_shapes(model) -> onnx.GraphProto:
     """
     import onnx
 
+    skeleton = _skeleton(model)
+    try:
+        has_few = _most_propagated(skeleton.graph) <= _MAX_PROPAGATED
+        return onnx.shape_inference.infer_shapes(skeleton, data_prop=has_few).graph
+    except Exception as error:  # of whatever kind: it has several for inconsistent models
+        warnings.warn(f"shapes of the model cannot be inferred: {error}", stacklevel=2)
+        return skeleton.graph
+
+
+def check_shapes(model) -> None:
+    """Raise an error of `onnx` if the types in a model are inconsistent."""
+    import onnx
+
+    skeleton = _skeleton(model)
+    del skeleton.graph.value_info[:]
+    onnx.shape_inference.infer_shapes(skeleton, strict_mode=True)
+
+
+def _skeleton(model) -> onnx.ModelProto:
+    """Return a copy of a model without its large weights, which become inputs."""
+    import onnx
+
     skeleton = clone(model, without=("initializer", "functions"))
     names = {value.name for value in skeleton.graph.input}
     for tensor in model.graph.initializer:
@@ -49,12 +71,7 @@ def infer_shapes(model) -> onnx.GraphProto:
         elif tensor.name not in names:
             value = onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims)
             skeleton.graph.input.append(value)
-    try:
-        has_few = _most_propagated(skeleton.graph) <= _MAX_PROPAGATED
-        return onnx.shape_inference.infer_shapes(skeleton, data_prop=has_few).graph
-    except Exception as error:  # of whatever kind: it has several for inconsistent models
-        warnings.warn(f"shapes of the model cannot be inferred: {error}", stacklevel=2)
-        return skeleton.graph
+    return skeleton
 
 
 def _most_propagated(graph) -> int:

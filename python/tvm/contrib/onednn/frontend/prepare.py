@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Optional, Union
 import numpy as np
 
 from .fold import fold
+from .messages import check_model
 from .protobuf import clone, fixed_size, initializer_names
 
 if TYPE_CHECKING:
@@ -75,10 +76,11 @@ def prepare(
     OSError
         The file cannot be read.
     ValueError
-        The file is not an ONNX model; or `shape` or `constants` names an input or dimension that
-        the model does not have, or does not fit the input.
+        The file is not an ONNX model, or an invalid one; or `shape` or `constants` names an input
+        or dimension that the model does not have, or does not fit the input.
     """
     model = with_inputs(model, shape, constants)
+    check_model(model)
     fold(model)
     return model
 
@@ -106,13 +108,32 @@ def load(model) -> onnx.ModelProto:
                     "of the model, or load it with onnx.load"
                 )
         return clone(model)
+    if not isinstance(model, (str, os.PathLike)):
+        raise TypeError(f"the model must be a file or an ONNX model, not {type(model).__name__}")
+    path = os.fspath(model)
     try:
-        loaded = onnx.load(os.fspath(model))
+        loaded = onnx.load(path)
     except DecodeError as error:
-        raise ValueError(f"{os.fspath(model)} is not an ONNX model: {error}") from error
+        raise ValueError(f"{path} is not an ONNX model: {_hint(path) or error}") from error
     if not loaded.HasField("graph"):
-        raise ValueError(f"{os.fspath(model)} is not an ONNX model: it has no graph")
+        raise ValueError(f"{path} is not an ONNX model: {_hint(path) or 'it has no graph'}")
     return loaded
+
+
+def _hint(path: str) -> str | None:
+    """Return what a file is that is no ONNX model, if that is known."""
+    with open(path, "rb") as file:
+        begin = file.read(40)
+    if not begin:
+        return "it is empty"
+    if begin.startswith(b"version https://git-lfs"):
+        return "it is a pointer of Git LFS, whose file `git lfs pull` fetches"
+    if begin.startswith(b"PK") or begin[4:8] == b"TFL3" or path.endswith((".pt2", ".tflite")):
+        return (
+            "programs of PyTorch (.pt2) and TFLite models are read by tvm_dnnl, the plug-in for "
+            "Relax, if the file is intact"
+        )
+    return None
 
 
 def inputs(model: onnx.ModelProto) -> list[onnx.ValueInfoProto]:

@@ -193,3 +193,26 @@ def test_a_dropped_model_is_freed(tmp_path):
     gc.collect()
     assert "/2af8dc9e68b1\n" not in Path("/proc/self/maps").read_text(encoding="utf-8")
     np.testing.assert_array_equal(dnnl.load_model(path)(X), result)
+
+
+@pytest.mark.parametrize("is_loaded", [False, True], ids=["compiled", "loaded"])
+@pytest.mark.parametrize(
+    "array, error, message",
+    [
+        (X.astype("float64"), TypeError, "input x: dtype float64, but the model expects float32"),
+        (X[0], ValueError, r"input x: shape \(8,?\), but the model expects \(any, 8\)"),
+        (X[:, :3], ValueError, r"input x: shape \(2, 3\), but the model expects \(any, 8\)"),
+        (X.astype(str), TypeError, "input x: .*dtype <U"),
+    ],
+    ids=["dtype", "rank", "size", "text"],
+)
+def test_wrong_inputs_of_open_models_are_named(is_loaded, array, error, message, tmp_path):
+    """The VM does not know the types of its inputs; the partition that reads one does."""
+    weight = np.random.default_rng(1).standard_normal((8, 4), "float32")
+    model = dnnl.compile(onnx_model(["y = MatMul(x, w)"], {"x": ["n", 8]}, {"w": weight}, "y"))
+    if is_loaded:
+        model.export_library(tmp_path / "model.so")
+        model = dnnl.load_model(tmp_path / "model.so")
+    with pytest.raises(error, match=message):
+        model(array)
+    assert model(X).shape == (2, 4)

@@ -244,3 +244,17 @@ def test_in_another_process(tmp_path):
     assert done.returncode == 0, done.stderr
     for path, value in expected.items():
         np.testing.assert_array_equal(np.load(path), value)
+
+
+@pytest.mark.parametrize("suffix", [".tflite", ".pt2"])
+def test_a_file_that_is_not_what_its_name_says(suffix, tmp_path):
+    path = tmp_path / f"model{suffix}"
+    path.write_bytes(bytes(range(100)))
+    with pytest.raises(ValueError, match=f"but its name ends with {suffix}: it is damaged"):
+        tvm_dnnl.compile(path)
+
+
+def test_an_input_of_no_numbers_is_named():
+    model = tvm_dnnl.compile(module(conv_bias_relu, X4))
+    with pytest.raises(TypeError, match="input .*: the dtype <U1 is not one of numbers"):
+        model([["a"]])

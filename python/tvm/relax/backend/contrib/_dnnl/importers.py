@@ -220,19 +220,35 @@ def opened(model, shape=None, constants=None):
         return from_tflite(model, shape), None, None
     if begin.startswith(b"PK"):
         return _loaded_program(os.fspath(model)), shape, constants
+    for suffix, what in ((".tflite", "TFLite model"), (".pt2", "program of torch.export")):
+        if os.fspath(model).endswith(suffix):
+            raise ValueError(
+                f"{os.fspath(model)} is not a {what}, but its name ends with {suffix}: it "
+                + ("is empty" if not begin else "is damaged, or another kind of file")
+            )
     return model, shape, constants
 
 
 def _loaded_program(path: str):
     """Load a program of `torch.export`, which may have the ops of quantized ones."""
-    import torch
-    import torch.ao.quantization.fx._decomposed  # registers the ops of PT2E
+    try:
+        import torch
+        import torch.ao.quantization.fx._decomposed  # registers the ops of PT2E
+    except ImportError as error:
+        raise ImportError(
+            "programs of PyTorch require the package torch: pip install torch"
+        ) from error
 
     with contextlib.suppress(zipfile.BadZipFile), zipfile.ZipFile(path) as archive:
         parts = [name for name in archive.namelist() if name.endswith(".json")]
         if any(b"torchao" in archive.read(name) for name in parts):
             importlib.import_module("torchao")
-    return torch.export.load(path)
+    try:
+        return torch.export.load(path)
+    except Exception as error:  # of whatever kind
+        raise ValueError(
+            f"{path} is no program of torch.export, or damaged: {type(error).__name__}: {error}"
+        ) from error
 
 
 def program_source(program, run: Callable, inputs) -> Source:

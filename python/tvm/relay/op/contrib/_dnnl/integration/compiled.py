@@ -19,6 +19,7 @@
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 from pathlib import Path
 
@@ -150,10 +151,42 @@ def _spec(type_) -> tuple | None:
     return shape, type_.dtype
 
 
-def _vm(library, _inputs):
+def _vm(library, inputs):
     """Return a function that runs a library on the VM."""
     vm = vm_runtime.VirtualMachine(library, tvm.cpu())
-    return lambda arrays: _arrays(vm.invoke("main", *map(tvm.nd.array, arrays)))
+
+    def run(arrays):
+        for name, array in zip(inputs, arrays):
+            if array.dtype.kind in "OSUmM":
+                raise TypeError(f"input {name}: the dtype {array.dtype} is not one of numbers")
+        try:
+            return _arrays(vm.invoke("main", *map(tvm.nd.array, arrays)))
+        except tvm.TVMError as error:
+            raise _refused(str(error), dict(zip(inputs, arrays))) from error
+
+    return run
+
+
+# What a partition says of an argument of another type than its own.
+_REFUSED = re.compile(r"must be (\w+) \[(.*?)\], but is (\w+) \[(.*?)\]")
+
+
+def _refused(message: str, arrays: dict) -> Exception:
+    """Return the error of a run on the VM, which does not know the types of its inputs."""
+    given = {
+        name: (str(array.dtype), ", ".join(map(str, array.shape))) for name, array in arrays.items()
+    }
+    refused = _REFUSED.search(message)
+    names = [name for name, each in given.items() if refused and each == refused.groups()[2:]]
+    if refused is None or len(names) != 1:
+        reason = message.strip().splitlines()[-1]
+        texts = ", ".join(f"{name} {dtype} ({shape})" for name, (dtype, shape) in given.items())
+        return RuntimeError(f"the model does not run with the inputs {texts}: {reason}")
+    dtype, shape, own_dtype, own_shape = refused.groups()
+    if own_dtype != dtype:
+        return TypeError(f"input {names[0]}: dtype {own_dtype}, but the model expects {dtype}")
+    shape = shape.replace("?", "any")
+    return ValueError(f"input {names[0]}: shape ({own_shape}), but the model expects ({shape})")
 
 
 def _graph_executor(library, inputs):
