@@ -74,29 +74,51 @@ OPERANDS = {
 
 HEAD = """# What runs on oneDNN
 
-`./dev.py ops --write` generates this page from the rules of the policy, by asking them about random
-calls of each op; with `--run`, it also runs these calls and compares the results. A test fails if
-the page is out of date.
+Which ops of *your* model run on oneDNN is in its offload report, with a reason for each that does
+not: `print(model.report)` in Python, or, for an ONNX file,
 
-- **types**: the accepted data types; `bfloat16` and `float16` require a CPU that supports them. All
-  rows refuse, with a reason, other types, empty tensors, and
-  [open dimensions](open_dimensions.md#what-is-offloaded) whose size oneDNN must know.
-- **8 bits**: the operands that may be `uint8` or `int8`. The `qnn.dequantize` that precedes them is
-  fused into the op, and a `qnn.quantize` that follows it can be.
-- **layouts**: the accepted layouts of the data and the weight, for ops that have such an attribute.
-- **fuses**: what can be fused after the op, if nothing else uses the results in between: `eltwise`
-  and `binary` are the ops with this entry in the column **fused as**.
-- **fused as**: what the op is when it is fused after another.
-- **Relax**: the ops of [Relax](relax.md) that are read as this one, with the same rules. If the
-  field is empty, Relax has no such op, or expresses it by several ops, which are read together.
+```sh
+./dev.py report model.onnx            # as imported by Relay
+./dev.py report model.onnx --relax    # as imported by Relax; also .tflite and .pt2 files
+```
 
-Names that begin with `dnnl.` are not Relay ops: the first ones stand for several Relay ops, in any
-of the forms that exporters write, and those at the end are composites.
+This page lists what is possible. An op that has no row stays on TVM. An op that has one stays on
+TVM, too, if
+
+- its data type is not in the row. `bfloat16` and `float16` also require a CPU that supports them;
+- a tensor is empty, or its size is [open](open_dimensions.md#what-is-offloaded) and oneDNN must
+  know it;
+- an attribute is one of those in [Reasons for a refusal](#reasons-for-a-refusal);
+- the partition would be [too small to be
+  faster](trouble_shooting.md#nothing-or-less-than-expected-runs-on-onednn).
+
+| column | meaning |
+| --- | --- |
+| op | the name in Relay. `dnnl.` at the beginning marks a pattern of several ops, as exporters \
+write them, and, at the end of the table, a fused composite |
+| types | the data types |
+| 8 bits | the operands that may be `uint8` or `int8`: a dequantize before the op is fused into \
+it, and so is a quantize after it |
+| layouts | the layouts of data and weight, if the op has such an attribute |
+| fuses | what is fused after the op if nothing else reads the result in between. `eltwise` and \
+`binary` are the ops with that entry in the next column |
+| fused as | what the op is when it is fused after another |
+| Relax | the ops of [Relax](relax.md) that are read as this one. Empty: Relax has no such op, \
+or writes it as several, which are read together |
+
+## Ops
+"""
+
+LAST = """\
+`./dev.py ops --write` generates this page by asking the rules of the backend about random calls of
+each op; `--run` also runs these calls and compares the results. A test fails if the page is out of
+date.
 """
 
 REFUSED_HEAD = """## Reasons for a refusal
 
-Collected from random calls in float32, without numbers; `offload_report` has those of each call.
+The reasons for calls in float32, with `n` in place of numbers. The report of a model has the
+numbers.
 """
 
 # What rows say of the operands in 8 bits, for people.
@@ -115,6 +137,8 @@ oneDNN can run the result; `offload_report` lists the QNN ops of a model that st
 """
 
 ALWAYS_HEAD = """## Not supported
+
+Ops of Relay that never run on oneDNN on their own:
 """
 
 
@@ -313,6 +337,7 @@ def _text():
         _table(["kind", "ops"], [[kind, _texts(ops)] for kind, ops in qnn_ops().items()]),
         ALWAYS_HEAD,
         _table(["reason", "ops"], _by_reason(sorted(without_row().items()))),
+        LAST,
     ]
     return "\n".join(parts)
 
