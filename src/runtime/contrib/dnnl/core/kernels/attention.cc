@@ -319,6 +319,8 @@ Code<T> OwnCode() {
                           {RunAVX512<T>, JoinAVX512, StoreAVX512<T>});
 #if DNNL_HAS_PAIRS
   if (HasISA(ISA::kAVX512BF16)) code.run_pairs = RunRounded<PairProducts, T>;
+#endif
+#if DNNL_HAS_TILES
   if (HasISA(ISA::kAMX)) code.run_pairs = RunRounded<AMXProducts, T>;
 #endif
   return code;
@@ -330,6 +332,8 @@ int64_t WorkspaceOfTask(const AttentionShape& shape) {
   int64_t products = FloatProducts<16, float>::Size(width, value_width);
 #if DNNL_HAS_PAIRS
   products = std::max(products, PairProducts<16, float>::Size(width, value_width));
+#endif
+#if DNNL_HAS_TILES
   products = std::max(products, AMXProducts<16, float>::Size(width, value_width));
 #endif
   const int64_t floats = kRows * (width + value_width + kKeys + 2) + products;

@@ -32,9 +32,16 @@
 #include "attention_pairs.h"
 #include "vectors.h"
 
+// Assemblers know the instructions where compilers have their intrinsics: since GCC 11.
+#if DNNL_HAS_PAIRS && __has_include(<amxtileintrin.h>)
+#define DNNL_HAS_TILES 1
+#else
+#define DNNL_HAS_TILES 0
+#endif
+
 namespace tvm::runtime::contrib::dnnl_backend {
 
-#if DNNL_HAS_PAIRS
+#if DNNL_HAS_TILES
 
 /*! \brief Rows of a tile, which are 64 bytes each: 16 floats or pairs. */
 constexpr int64_t kTileRows = 16;
@@ -172,7 +179,7 @@ class AMXProducts : public RoundedProducts<W, T> {
   TileRegisters registers_;
 };
 
-#endif  // DNNL_HAS_PAIRS
+#endif  // DNNL_HAS_TILES
 
 }  // namespace tvm::runtime::contrib::dnnl_backend
 
