@@ -191,6 +191,17 @@ def test_peak_of_a_process_that_compiles_and_exports(tmp_path):
     assert grown < 2.8 * megabytes, f"{grown / megabytes:.1f} times the weights"
 
 
+def test_a_weight_of_several_partitions_is_stored_once(tmp_path):
+    (layer,) = weights(1)
+    mod = convolutions([layer, layer.copy(), -layer], apart=True)
+    model = tvm_dnnl.compile(mod)
+    assert model.report.partitions == 3
+    model.export_library(tmp_path / "model.so")
+    assert os.path.getsize(tmp_path / "model.so") < 2.1 * layer.nbytes
+    loaded = tvm_dnnl.load_model(tmp_path / "model.so")
+    np.testing.assert_array_equal(loaded(X), model(X))
+
+
 @pytest.mark.parametrize(
     "dtype", ["float32", "float16", "bfloat16", "float8_e4m3fn", "int8", "int64", "bool"]
 )

@@ -23,6 +23,7 @@ imports, a constant of LLVM, and an object file.
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import struct
 from collections.abc import Iterable, Iterator
@@ -34,6 +35,8 @@ from tvm.contrib.onednn.export import writing
 # Before each tensor in a serialized const loader.
 _TENSOR_MAGIC = 0xDD5E40F096B4A13F
 _CPU = 1
+# Tensors whose first bytes differ are not compared.
+_BEGIN = 1024
 # The module that the library itself becomes.
 _LIBRARY = "_lib"
 
@@ -124,19 +127,50 @@ def _parts(root) -> Iterator[bytes | memoryview]:
 
 
 def _constants(loader) -> Iterator[bytes | memoryview]:
-    """Yield a serialized const loader: tensors by name, and their names by function."""
-    tensors = loader["get_const_var_tensor"]()
-    yield _texts(tensors)
-    yield struct.pack("<Q", len(tensors))
-    for tensor in tensors.values():
-        yield from _tensor(tensor)
+    """Yield a serialized const loader: tensors by name, and their names by function.
+
+    Equal tensors have one name, such as a weight that several partitions read.
+    """
+    tensors = {str(name): each for name, each in loader["get_const_var_tensor"]().items()}
+    names = _names_of_equal(tensors)
+    kept = [name for name in tensors if names[name] == name]
+    yield _texts(kept)
+    yield struct.pack("<Q", len(kept))
+    for name in kept:
+        yield from _tensor(tensors[name])
     users = {}
     for module in loader.imports:
         if module.implements_function("get_const_vars"):
-            users[str(module["get_symbol"]())] = list(module["get_const_vars"]())
+            own = map(str, module["get_const_vars"]())
+            users[str(module["get_symbol"]())] = [names[name] for name in own]
     yield _texts(users)
     yield struct.pack("<Q", len(users))
     yield from map(_texts, users.values())
+
+
+def _names_of_equal(tensors: dict) -> dict[str, str]:
+    """Return by name that of the first tensor with the same type, shape and elements."""
+    compare = ctypes.CDLL(None).memcmp
+    compare.argtypes = ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t
+    known: dict[tuple, list[str]] = {}
+    names = {}
+    for name, tensor in tensors.items():
+        size = _bytes_of(tensor)
+        begin = ctypes.string_at(tensor.data_ptr(), min(size, _BEGIN)) if size else b""
+        alike = known.setdefault((str(tensor.dtype), tuple(tensor.shape), begin), [])
+        names[name] = name
+        for other in alike:
+            if not size or not compare(tensor.data_ptr(), tensors[other].data_ptr(), size):
+                names[name] = other
+                break
+        else:
+            alike.append(name)
+    return names
+
+
+def _bytes_of(tensor) -> int:
+    dtype = tensor.dtype
+    return math.prod(tensor.shape) * ((dtype.bits * dtype.lanes + 7) // 8)
 
 
 def _tensor(tensor) -> Iterator[bytes | memoryview]:
@@ -144,10 +178,7 @@ def _tensor(tensor) -> Iterator[bytes | memoryview]:
     yield struct.pack("<QQii", _TENSOR_MAGIC, 0, _CPU, 0)
     yield struct.pack("<iBBH", len(shape), dtype.type_code, dtype.bits, dtype.lanes)
     yield struct.pack(f"<{len(shape)}q", *shape)
-    elements = 1
-    for size in shape:
-        elements *= size
-    size = elements * ((dtype.bits * dtype.lanes + 7) // 8)
+    size = _bytes_of(tensor)
     yield struct.pack("<q", size)
     if size:
         yield memoryview((ctypes.c_char * size).from_address(tensor.data_ptr())).cast("B")
