@@ -28,6 +28,7 @@ from tvm import relay
 from tvm.contrib import graph_executor
 from tvm.contrib.onednn import progress
 from tvm.contrib.onednn.compiled_model import CompiledModel, load_library
+from tvm.contrib.onednn.export import release_memory
 from tvm.contrib.onednn.report.offload_report import OffloadReport
 from tvm.relay.ty import is_dynamic
 from tvm.runtime import vm as vm_runtime
@@ -107,6 +108,9 @@ def compile_partitioned(
         if not is_vm and export_options is None:
             mod = _with_short_partitions(mod)
         library = (relay.vm.compile if is_vm else relay.build)(mod, target=target)
+    # Weights as the model has them, before oneDNN packs its own.
+    del mod
+    release_memory()
     if export_options is None:
         run = (_vm if is_vm else _graph_executor)(library, inputs)
         return CompiledModel(library, run, inputs, report)
