@@ -14,6 +14,7 @@ REPLACED = ("tvm/relay/op/contrib/dnnl.py",)
 # patches/prebuilt: they hook into Python files.
 PATCHES = (
     "v0.16.0/driver/offer-dnnl-in-tvmc.patch",
+    "driver/refuse-codegens-alone.patch",
     "ffi/list-global-functions-once.patch",
     "frontend/repair-onnx-converters.patch",
 )

@@ -64,7 +64,7 @@ def build(mod, params=None, *, executor="graph", target=None, opt_level=3, codeg
     params : dict of str to array, optional
         Values to bind to parameters of ``main``.
     executor : str
-        ``"graph"``, ``"vm"`` or ``"aot"``. AOT runs no partition of the JSON codegen.
+        ``"graph"``, ``"vm"`` or ``"aot"``.
     target : tvm.target.Target, optional
         Default: the result of ``host_target()``.
     opt_level : int

@@ -26,14 +26,13 @@
 #include <tvm/relay/executor.h>
 #include <tvm/relay/function.h>
 #include <tvm/relay/transform.h>
-#include <tvm/runtime/registry.h>
 #include <tvm/target/target.h>
 #include <tvm/target/target_kind.h>
 
-#include <map>
 #include <string>
 
 #include "ccompiler.h"
+#include "compiler_functions.h"
 
 namespace tvm {
 namespace relay {
@@ -45,13 +44,6 @@ constexpr const char* kKind = "ccompiler";
 
 using tvm::transform::Pass;
 using tvm::transform::PassContext;
-
-/*! \brief One of TVM's passes for functions with our compiler. */
-Pass PassForOurFunctions(const std::string& name) {
-  const auto* make = runtime::Registry::Get("relay._transform." + name);
-  ICHECK(make != nullptr) << "this TVM has no pass " << name;
-  return (*make)(String(kKind));
-}
 
 /*! \brief The header of the target that the user gave beside the host's, if any. */
 std::string HeaderOfTarget() {
@@ -67,33 +59,6 @@ bool HasUnpackedAPI(const IRModule& mod) {
          executor.value()->GetAttr<Bool>("unpacked-api").value_or(Bool(false))->value;
 }
 
-/*! \brief Compile the functions; the modules and constants become attributes of the IRModule. */
-Pass CompileFunctions() {
-  const auto compile = [](IRModule mod, const PassContext&) {
-    auto modules = mod->GetAttr<Array<runtime::Module>>(tvm::attr::kExternalMods)
-                       .value_or(Array<runtime::Module>());
-    auto constants = mod->GetAttr<Map<String, runtime::NDArray>>(tvm::attr::kConstNameToConstant)
-                         .value_or(Map<String, runtime::NDArray>());
-    // By name, so that a model always gives the same library.
-    std::map<std::string, Function> functions;
-    for (const auto& item : mod->functions) {
-      const auto* function = item.second.as<FunctionNode>();
-      if (function == nullptr) continue;
-      const auto compiler = function->GetAttr<String>(attr::kCompiler);
-      if (!compiler.defined() || compiler.value() != kKind) continue;
-      functions[item.first->name_hint] = GetRef<Function>(function);
-    }
-    for (const auto& item : functions) {
-      const CSource source = CompileToC(item.second, HeaderOfTarget(), HasUnpackedAPI(mod));
-      modules.push_back(source.module);
-      for (const auto& constant : source.constants) constants.Set(constant.first, constant.second);
-    }
-    return WithAttrs(
-        mod, {{tvm::attr::kExternalMods, modules}, {tvm::attr::kConstNameToConstant, constants}});
-  };
-  return tvm::transform::CreateModulePass(compile, 0, "CompileForCCompiler", {});
-}
-
 /*!
  * \brief The pass that TVM runs for functions of our compiler, in place of relay.ext.ccompiler.
  *
@@ -101,9 +66,16 @@ Pass CompileFunctions() {
  */
 Pass CompileForCCompiler() {
   const auto compile = [](IRModule mod, const PassContext&) {
-    mod = PassForOurFunctions("OutlineCompilerFunctionsWithExistingGlobalSymbols")(mod);
-    mod = CompileFunctions()(mod);
-    return PassForOurFunctions("MarkCompilerFunctionsAsExtern")(mod);
+    mod = OutlineFunctions(kKind, mod);
+    Array<runtime::Module> modules;
+    Map<String, runtime::NDArray> constants;
+    for (const auto& item : FunctionsOf(kKind, mod)) {
+      const CSource source = CompileToC(item.second, HeaderOfTarget(), HasUnpackedAPI(mod));
+      modules.push_back(source.module);
+      for (const auto& constant : source.constants) constants.Set(constant.first, constant.second);
+    }
+    mod = WithCompiled(mod, modules, constants);
+    return RunCompilerPass("MarkCompilerFunctionsAsExtern", kKind, mod);
   };
   return tvm::transform::CreateModulePass(compile, 0, "CCompiler", {});
 }

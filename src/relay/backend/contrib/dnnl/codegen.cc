@@ -19,15 +19,21 @@
 
 /*!
  * \file src/relay/backend/contrib/dnnl/codegen.cc
- * \brief The entry of the DNNL codegen: relay.ext.dnnl, and the choice between its two codegens.
+ * \brief The entries of the DNNL codegen: relay.ext.dnnl, the target kind `dnnl`, and the choice
+ * between its two codegens.
  */
+#include <tvm/ir/module.h>
 #include <tvm/ir/transform.h>
+#include <tvm/relay/executor.h>
 #include <tvm/relay/function.h>
+#include <tvm/relay/transform.h>
 #include <tvm/runtime/module.h>
 #include <tvm/runtime/registry.h>
+#include <tvm/target/target_kind.h>
 
 #include <string>
 
+#include "aot.h"
 #include "c_codegen.h"
 #include "json_codegen.h"
 
@@ -47,18 +53,6 @@ constexpr const char* kDefaultCodegen = "C_SRC";
 #else
 constexpr const char* kDefaultCodegen = "JSON";
 #endif
-
-/*!
- * \brief An attribute with the partition, of a function that only has its type.
- *
- * TVM infers the types in the bodies of all functions after each of its passes. `compile` of
- * `dnnl.py` lets it have bodies of one op.
- */
-constexpr const char* kPartitionAttr = "dnnl_partition";
-
-Function PartitionOf(const Function& function) {
-  return function->GetAttr<Function>(kPartitionAttr, function).value();
-}
 
 /*! \brief The codegen of the compilation that is going on. */
 std::string CurrentCodegen() {
@@ -86,11 +80,10 @@ Map<String, runtime::NDArray> ConstantsForLoader(const Function& function, const
   return constants;
 }
 
-/*! \brief Whether a function is compiled for the AOT executor, whose passes alone mark functions
- * so.
- */
-bool IsForAOT(const Function& function) {
-  return function->GetAttr<ObjectRef>("used_memory").defined();
+/*! \brief Whether a module is compiled for the AOT executor. */
+bool IsForAOT(const IRModule& mod) {
+  const auto executor = mod->GetAttr<Executor>(tvm::attr::kExecutor);
+  return executor.defined() && executor.value()->name == "aot";
 }
 
 }  // namespace
@@ -100,14 +93,9 @@ runtime::Module DNNLCompiler(const ObjectRef& ref) {
   ICHECK(ref->IsInstance<FunctionNode>())
       << "the DNNL codegen compiles one Relay function, but got " << ref->GetTypeKey();
   const auto function = Downcast<Function>(ref);
-  const bool is_c_source = CurrentCodegen() == "C_SRC";
-  CHECK(is_c_source || !IsForAOT(function))
-      << "the AOT executor calls functions by address, but functions of a "
-         "dnnl JSON module have none. "
-         "Compile with PassContext(config={\""
-      << kCodegenOption << "\": \"C_SRC\"}), or use the graph or VM executor";
   const Function partition = PartitionOf(function);
-  return is_c_source ? CompileToCSource(partition) : CompileToJSON(partition);
+  if (CurrentCodegen() == "C_SRC") return CompileToCSource(partition);
+  return CompileToJSON(partition, SerializePartition(partition));
 }
 
 TVM_REGISTER_PASS_CONFIG_OPTION(kCodegenOption, String);
@@ -115,6 +103,18 @@ TVM_REGISTER_PASS_CONFIG_OPTION(kCodegenOption, String);
 TVM_REGISTER_GLOBAL("relay.ext.dnnl").set_body_typed(DNNLCompiler);
 
 TVM_REGISTER_GLOBAL("relay.ext.dnnl.constant_updater").set_body_typed(ConstantsForLoader);
+
+TVM_REGISTER_TARGET_KIND("dnnl", kDLCPU)
+    .set_attr<Bool>(tvm::attr::kIsExternalCodegen, Bool(true))
+    .set_attr<relay::transform::FTVMRelayToTIR>(
+        tvm::attr::kRelayToTIR,
+        tvm::transform::CreateModulePass(
+            [](IRModule mod, const tvm::transform::PassContext&) {
+              // Other executors, and C source, go through relay.ext.dnnl.
+              return IsForAOT(mod) && CurrentCodegen() == "JSON" ? LowerForAOT(mod) : mod;
+            },
+            0, "LowerDNNLForAOT", {}))
+    .set_attr<relay::transform::FTVMTIRToRuntime>("TIRToRuntime", CompileFromTIR);
 
 TVM_REGISTER_GLOBAL(kCodegenOption).set_body_typed([]() { return String(kDefaultCodegen); });
 

@@ -175,6 +175,10 @@ void CheckTypes(const Function& function, runtime::Module* module) {
 
 }  // namespace
 
+Function PartitionOf(const Function& function) {
+  return function->GetAttr<Function>(kPartitionAttr, function).value();
+}
+
 SerializedPartition SerializePartition(const Function& function) {
   const auto symbol = function->GetAttr<String>(tvm::attr::kGlobalSymbol);
   ICHECK(symbol.defined()) << "the DNNL codegen got a function without a global_symbol";
@@ -186,8 +190,7 @@ SerializedPartition SerializePartition(const Function& function) {
   return {symbol.value(), serializer.GetJSON(), serializer.const_names(), constants};
 }
 
-runtime::Module CompileToJSON(const Function& function) {
-  const SerializedPartition partition = SerializePartition(function);
+runtime::Module CompileToJSON(const Function& function, const SerializedPartition& partition) {
   const auto* create = runtime::Registry::Get("runtime.DNNLJSONRuntimeCreate");
   ICHECK(create != nullptr) << "this TVM was built without the DNNL JSON runtime; build it with "
                                "USE_DNNL_CODEGEN set to JSON";

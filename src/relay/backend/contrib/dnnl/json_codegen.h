@@ -47,11 +47,22 @@ struct SerializedPartition {
   Array<runtime::NDArray> constants;
 };
 
+/*!
+ * \brief An attribute with the partition, of a function that only has its type.
+ *
+ * TVM infers the types in the bodies of all functions after each of its passes. `compile` of
+ * `dnnl.py` lets it have bodies of one op.
+ */
+constexpr const char* kPartitionAttr = "dnnl_partition";
+
+/*! \brief The partition that a function is or has as its attribute. */
+Function PartitionOf(const Function& function);
+
 /*! \brief Serialise a partition: what both codegens begin with. */
 SerializedPartition SerializePartition(const Function& function);
 
-/*! \brief Serialise a partition and create the runtime module for it. */
-runtime::Module CompileToJSON(const Function& function);
+/*! \brief Create the runtime module of a partition. */
+runtime::Module CompileToJSON(const Function& function, const SerializedPartition& partition);
 
 }  // namespace dnnl
 }  // namespace contrib

@@ -148,13 +148,6 @@ def test_libraries_of_the_same_code_keep_their_own_constants():
             testing.assert_close(runner({"x": x}), [dense(x, w)], RTOL)
 
 
-def test_aot_needs_c_source():
-    """The executor links to functions: a JSON module would end the process at the first run."""
-    mod = dnnl.partition_for_dnnl(small.relay_module())
-    with pytest.raises(tvm.TVMError, match='AOT executor calls .* "C_SRC"'):
-        testing.build(mod, codegen="JSON", executor="aot")
-
-
 def test_partitions_keep_their_own_constants():
     x, w, v = rand(4, 8), rand(8, 8, seed=1), rand(8, 8, seed=2)
     first = relay.nn.dense(relay.var("x", shape=x.shape), relay.const(w))
