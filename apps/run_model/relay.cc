@@ -19,21 +19,24 @@
 
 /*!
  * \file apps/run_model/relay.cc
- * \brief Runs a library for the graph executor, of relay.build or out of a package of tvmc.
+ * \brief Runs a library for the graph or the AOT executor, of relay.build or out of a package of
+ *        tvmc.
  */
 #include <dlfcn.h>
 #include <dlpack/dlpack.h>
 #include <tvm/runtime/container/map.h>
 #include <tvm/runtime/container/shape_tuple.h>
 #include <tvm/runtime/container/string.h>
-#include <tvm/runtime/data_type.h>
 #include <tvm/runtime/module.h>
 #include <tvm/runtime/ndarray.h>
 #include <tvm/runtime/packed_func.h>
 #include <tvm/runtime/registry.h>
 
 #include <filesystem>
+#include <functional>
 #include <numeric>
+#include <string>
+#include <vector>
 
 #include "run_model.h"
 
@@ -72,7 +75,7 @@ bool HasSymbol(const std::string& path, const char* name) {
   return handle != nullptr && dlsym(handle, name) != nullptr;
 }
 
-/*! \brief The graph executor of a library. */
+/*! \brief The executor of a library. */
 Module MakeExecutor(const std::string& model) {
   const std::filesystem::path path(model);
   if (path.extension() == ".tar") {
@@ -91,11 +94,9 @@ Module MakeExecutor(const std::string& model) {
   const std::string params = std::filesystem::path(path).replace_extension(".params").string();
   if (!std::filesystem::exists(graph) || !std::filesystem::exists(params)) {
     Fail(model +
-         " has no graph executor with the name default, which relay.build makes. Of a "
-         "package of tvmc, " +
-         graph + " and " + params +
-         " must be there, too. Libraries for the "
-         "VM and the AOT executor do not run here");
+         " has no executor with the name default, which relay.build makes. Of a package of tvmc "
+         "for the graph executor, " +
+         graph + " and " + params + " must be there, too. Libraries for the VM do not run here");
   }
   const PackedFunc* const create = tvm::runtime::Registry::Get("tvm.graph_executor.create");
   if (create == nullptr) Fail("this TVM has no graph executor");
@@ -105,20 +106,33 @@ Module MakeExecutor(const std::string& model) {
   return executor;
 }
 
+/*! \brief The names of the inputs. Only the graph executor has get_input_info. */
+std::vector<std::string> InputNames(Module executor) {
+  std::vector<std::string> names;
+  const PackedFunc get_info = executor.GetFunction("get_input_info");
+  if (get_info != nullptr) {
+    const Map<String, ObjectRef> info = get_info();
+    for (const auto& [name, shape] : Downcast<Map<String, ShapeTuple>>(info["shape"])) {
+      names.push_back(name);
+    }
+    return names;
+  }
+  const int count = Function(executor, "get_num_inputs")();
+  const PackedFunc get_name = Function(executor, "get_input_name");
+  for (int i = 0; i < count; ++i) names.push_back(get_name(i));
+  return names;
+}
+
 }  // namespace
 
 void Run(const std::string& model, const std::string& folder, const std::vector<Input>& inputs) {
   const Module executor = MakeExecutor(model);
-  const Map<String, ObjectRef> info = Function(executor, "get_input_info")();
-  const auto shapes = Downcast<Map<String, ShapeTuple>>(info["shape"]);
-  const auto types = Downcast<Map<String, String>>(info["dtype"]);
-  std::vector<std::string> names;
-  for (const auto& [name, shape] : shapes) names.push_back(name);
-  CheckNames(inputs, names);
+  CheckNames(inputs, InputNames(executor));
+  const PackedFunc get_input = Function(executor, "get_input");
   const PackedFunc set_input = Function(executor, "set_input");
   for (const Input& input : inputs) {
-    const DLDataType type = tvm::runtime::String2DLDataType(types[input.name]);
-    NDArray array = NDArray::Empty(shapes[input.name], type, kCPU);
+    const NDArray own = get_input(input.name);
+    NDArray array = NDArray::Empty(own.Shape(), own->dtype, kCPU);
     std::string bytes(Bytes(array), '\0');
     Read(input.value, bytes.data(), bytes.size());
     array.CopyFromBytes(bytes.data(), bytes.size());

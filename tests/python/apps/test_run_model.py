@@ -39,8 +39,8 @@ def run(*command, cwd=None, **environ):
     return subprocess.run(words, capture_output=True, text=True, cwd=cwd, env=environ)
 
 
-@pytest.fixture
-def model(tmp_path):
+@pytest.fixture(params=["graph", "aot"])
+def model(request, tmp_path):
     """Export a model of two inputs and two outputs; return its path, inputs and outputs."""
     random = np.random.default_rng(0)
     x, weight = (random.standard_normal(s, "float32") for s in ((1, 3, 8, 8), (4, 3, 3, 3)))
@@ -50,7 +50,8 @@ def model(tmp_path):
     rows = relay.take(conv, relay.var("index", shape=(2,), dtype="int32"), axis=1)
     mod = dnnl.partition_for_dnnl(tvm.IRModule.from_expr(relay.Tuple([conv, rows])))
     assert testing.offload(mod).partitions == 1
-    lib, inputs = testing.build(mod, codegen="JSON"), {"x": x, "index": index}
+    lib = testing.build(mod, codegen="JSON", executor=request.param)
+    inputs = {"x": x, "index": index}
     lib.export_library(str(tmp_path / "model.so"))
     for name, value in inputs.items():
         value.tofile(tmp_path / f"{name}.bin")
@@ -117,14 +118,14 @@ def test_a_package_of_tvmc(program, tmp_path):
     got = np.fromfile(tmp_path / "output_0.bin", "float32").reshape(expected[0].shape)
     testing.assert_close([got], expected)
     (tmp_path / "mod.params").unlink()
-    assert_fails(run(program, library, tmp_path), "has no graph executor", "mod.params must be")
+    assert_fails(run(program, library, tmp_path), "has no executor", "mod.params must be")
 
 
 def test_other_libraries_are_errors(program, tmp_path):
     """Those of Relax have a name of tvm-ffi's; other ones may have any."""
     for name, remedy in (
         ("__tvm_ffi__library_bin", "is a library of Relax: configure this sample with TVM_HOME"),
-        ("other", "has no graph executor"),
+        ("other", "has no executor"),
     ):
         source, library = tmp_path / "library.c", tmp_path / f"{name}.so"
         source.write_text(f"const char {name}[8];")
