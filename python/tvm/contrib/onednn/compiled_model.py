@@ -97,6 +97,14 @@ class CompiledModel:
         ValueError
             An input has the wrong shape.
         """
+        if kwargs or len(args) != len(self.input_names):
+            args = self._in_order(args, kwargs)
+        return self._run(list(map(self._checked, self.input_names, args)))
+
+    def _in_order(self, args, kwargs) -> list:
+        """Return the arguments in the order of `input_names`."""
+        if not args and kwargs.keys() == self._inputs.keys():
+            return [kwargs[name] for name in self.input_names]
         values = dict(zip(self.input_names, args))
         kwargs = {self._imported_name(name): value for name, value in kwargs.items()}
         twice = sorted(values.keys() & kwargs.keys())
@@ -113,7 +121,7 @@ class CompiledModel:
         if problems:
             names = ", ".join(self.input_names) or "none"
             raise TypeError(f"{problems[0]}; the inputs are: {names}")
-        return self._run([self._checked(name, values[name]) for name in self.input_names])
+        return [values[name] for name in self.input_names]
 
     def _imported_name(self, name: str) -> str:
         if name in self._inputs:

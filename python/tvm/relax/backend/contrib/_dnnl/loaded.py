@@ -23,6 +23,7 @@ else that a process does until the first result of a model.
 from __future__ import annotations
 
 import ctypes
+import functools
 import importlib.util
 import os
 import re
@@ -51,6 +52,8 @@ __all__ = [
 MOST_SHAPES = 16
 # Allocators of the virtual machine. The pooled one never frees memory.
 _NAIVE, _POOLED = 1, 2
+# What NumPy raises on a type of ml_dtypes in DLPack.
+_NOT_OF_NUMPY = (BufferError, RuntimeError)
 
 
 def machine(library, report: OffloadReport | None = None) -> CompiledModel:
@@ -91,7 +94,7 @@ class _Main:
 
     def __call__(self, arrays):
         if self._shapes is not None:
-            self._shapes.add(tuple(np.shape(each) for each in arrays))
+            self._shapes.add(tuple([each.shape for each in arrays]))
             if len(self._shapes) > MOST_SHAPES:
                 self._vm = _virtual_machine(self._library, _NAIVE)
                 self._main, self._shapes = self._vm["main"], None
@@ -183,22 +186,31 @@ def _virtual_machine(library, allocator: int):
         return make()
 
 
+@functools.cache
 def _cpu():
     return tvm_ffi.device("cpu", 0)
 
 
+@functools.cache
 def _function(name: str):
     return tvm_ffi.get_global_func(name)
 
 
+@functools.cache
+def _dtype(dtype: np.dtype):
+    return tvm_ffi.dtype(dtype.newbyteorder("="))
+
+
 def _tensor(array):
     """Return an array as a tensor of TVM, which is aligned as compiled functions require."""
-    array = np.asarray(array, dtype=array.dtype.newbyteorder("="), order="C")
-    tensor = _function("runtime.TVMTensorAllocWithScope")(
-        tvm_ffi.Shape(array.shape), tvm_ffi.dtype(array.dtype), _cpu(), None
-    )
-    copy = _function("runtime.TVMTensorCopyFromBytes")
-    copy(tensor, ctypes.c_void_p(array.ctypes.data), array.nbytes)
+    allocate = _function("runtime.TVMTensorAllocWithScope")
+    tensor = allocate(array.shape, _dtype(array.dtype), _cpu(), None)
+    try:
+        np.copyto(np.from_dlpack(tensor), array)
+    except _NOT_OF_NUMPY:
+        array = np.ascontiguousarray(array)
+        copy = _function("runtime.TVMTensorCopyFromBytes")
+        copy(tensor, ctypes.c_void_p(array.ctypes.data), array.nbytes)
     return tensor
 
 
@@ -213,10 +225,10 @@ def _arrays(value):
 
 def _array(tensor):
     """Return a copy of a tensor as an array."""
-    name = str(tensor.dtype)
-    if not tensor.is_contiguous():
+    try:
         return np.from_dlpack(tensor).copy()
-    array = np.empty(tuple(tensor.shape), getattr(ml_dtypes, name, name))
+    except _NOT_OF_NUMPY:
+        array = np.empty(tuple(tensor.shape), getattr(ml_dtypes, str(tensor.dtype)))
     copy = _function("runtime.TVMTensorCopyToBytes")
     copy(tensor, ctypes.c_void_p(array.ctypes.data), array.nbytes)
     return array

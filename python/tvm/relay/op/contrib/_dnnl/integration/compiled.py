@@ -18,11 +18,15 @@
 
 from __future__ import annotations
 
+import ctypes
+import functools
+import math
 import os
 import re
 import tempfile
 from pathlib import Path
 
+import numpy as np
 import tvm
 from tvm import relay
 from tvm.contrib import graph_executor
@@ -35,6 +39,8 @@ from tvm.runtime import vm as vm_runtime
 
 from ..ir.dataflow_graph import is_partition
 from .target import host_target
+
+_TYPES_OF_NUMPY = {np.dtype(code).name for code in "?efd" + np.typecodes["AllInteger"]}
 
 # The attribute that the codegen reads; see src/relay/backend/contrib/dnnl/codegen.cc.
 PARTITION = "dnnl_partition"
@@ -197,18 +203,45 @@ def _graph_executor(library, inputs):
     """Return a function that runs a library with the graph executor."""
     executor = graph_executor.GraphModule(library["default"](tvm.cpu()))
     indices = [executor.get_input_index(name) for name in inputs]
+    # -1: no op reads this input.
+    write = [_writer(executor.get_input(index)) if index >= 0 else None for index in indices]
+    read = [_reader(executor.get_output(i)) for i in range(executor.get_num_outputs())]
 
     def run(arrays):
-        for index, array in zip(indices, arrays):
-            # -1: no op reads this input.
-            if index >= 0:
-                executor.set_input(index, array)
+        for copy, array in zip(write, arrays):
+            if copy is not None:
+                copy(array)
         executor.run()
-        count = executor.get_num_outputs()
-        results = tuple(executor.get_output(i).numpy() for i in range(count))
-        return results if count != 1 else results[0]
+        results = tuple([copy() for copy in read])
+        return results if len(results) != 1 else results[0]
 
     return run
+
+
+def _writer(tensor: tvm.nd.NDArray):
+    """Return a function that copies an array of the same type to a tensor of the executor."""
+    view = _view(tensor)
+    return tensor.copyfrom if view is None else functools.partial(np.copyto, view)
+
+
+def _reader(tensor: tvm.nd.NDArray):
+    """Return a function that copies a tensor of the executor."""
+    view = _view(tensor)
+    return tensor.numpy if view is None else view.copy
+
+
+def _view(tensor: tvm.nd.NDArray) -> np.ndarray | None:
+    """Return the memory of a tensor as an array, or None if NumPy has no such type.
+
+    The executor keeps the memory. Its own functions convert types and shapes at each call.
+    """
+    if tensor.dtype not in _TYPES_OF_NUMPY:
+        return None
+    dtype, tensor = np.dtype(tensor.dtype), tensor.handle.contents
+    shape = tensor.shape[: tensor.ndim]
+    size = math.prod(shape) * dtype.itemsize
+    memory = (ctypes.c_byte * size).from_address((tensor.data or 0) + tensor.byte_offset)
+    return np.ndarray(shape, dtype, buffer=memory)
 
 
 def _arrays(value):
