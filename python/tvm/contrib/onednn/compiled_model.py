@@ -18,6 +18,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import math
 import os
 import re
 import threading
@@ -173,6 +175,17 @@ class CompiledModel:
                 f"partition{'s' if partitions != 1 else ''}"
             )
         return f"CompiledModel(inputs: {', '.join(self.input_names) or 'none'}{offloaded})"
+
+
+def tensor_view(address: int, shape, dtype) -> np.ndarray:
+    """Return the memory of a tensor of TVM as an array, which does not keep it.
+
+    TVM's functions that copy convert types and shapes at each call, which takes longer than a small
+    model. NumPy before 2.1 has no write access by DLPack.
+    """
+    dtype = np.dtype(dtype)
+    memory = (ctypes.c_byte * (math.prod(shape) * dtype.itemsize)).from_address(address or 0)
+    return np.ndarray(shape, dtype, buffer=memory)
 
 
 def check_onnx_only(shape, constants) -> None:

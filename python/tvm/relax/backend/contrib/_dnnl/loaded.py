@@ -22,7 +22,6 @@ else that a process does until the first result of a model.
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import importlib.util
 import os
@@ -35,7 +34,7 @@ from typing import TYPE_CHECKING
 import ml_dtypes
 import numpy as np
 import tvm_ffi
-from tvm.contrib.onednn.compiled_model import CompiledModel, load_library
+from tvm.contrib.onednn.compiled_model import CompiledModel, load_library, tensor_view
 from tvm.contrib.onednn.installed import version
 
 if TYPE_CHECKING:
@@ -52,8 +51,6 @@ __all__ = [
 MOST_SHAPES = 16
 # Allocators of the virtual machine. The pooled one never frees memory.
 _NAIVE, _POOLED = 1, 2
-# What NumPy raises on a type of ml_dtypes in DLPack.
-_NOT_OF_NUMPY = (BufferError, RuntimeError)
 
 
 def machine(library, report: OffloadReport | None = None) -> CompiledModel:
@@ -197,20 +194,17 @@ def _function(name: str):
 
 
 @functools.cache
-def _dtype(dtype: np.dtype):
-    return tvm_ffi.dtype(dtype.newbyteorder("="))
+def _types(dtype: np.dtype):
+    native = dtype.newbyteorder("=")
+    return native, tvm_ffi.dtype(native)
 
 
 def _tensor(array):
     """Return an array as a tensor of TVM, which is aligned as compiled functions require."""
+    native, dtype = _types(array.dtype)
     allocate = _function("runtime.TVMTensorAllocWithScope")
-    tensor = allocate(array.shape, _dtype(array.dtype), _cpu(), None)
-    try:
-        np.copyto(np.from_dlpack(tensor), array)
-    except _NOT_OF_NUMPY:
-        array = np.ascontiguousarray(array)
-        copy = _function("runtime.TVMTensorCopyFromBytes")
-        copy(tensor, ctypes.c_void_p(array.ctypes.data), array.nbytes)
+    tensor = allocate(array.shape, dtype, _cpu(), None)
+    np.copyto(tensor_view(tensor.data_ptr(), array.shape, native), array)
     return tensor
 
 
@@ -227,11 +221,10 @@ def _array(tensor):
     """Return a copy of a tensor as an array."""
     try:
         return np.from_dlpack(tensor).copy()
-    except _NOT_OF_NUMPY:
-        array = np.empty(tuple(tensor.shape), getattr(ml_dtypes, str(tensor.dtype)))
-    copy = _function("runtime.TVMTensorCopyToBytes")
-    copy(tensor, ctypes.c_void_p(array.ctypes.data), array.nbytes)
-    return array
+    except (BufferError, RuntimeError):
+        # DLPack in NumPy has no types of ml_dtypes.
+        dtype = getattr(ml_dtypes, str(tensor.dtype))
+        return tensor_view(tensor.data_ptr(), tuple(tensor.shape), dtype).copy()
 
 
 def load_model(path: str | os.PathLike) -> CompiledModel:

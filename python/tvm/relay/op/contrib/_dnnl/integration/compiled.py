@@ -18,9 +18,7 @@
 
 from __future__ import annotations
 
-import ctypes
 import functools
-import math
 import os
 import re
 import tempfile
@@ -31,8 +29,12 @@ import tvm
 from tvm import relay
 from tvm.contrib import graph_executor
 from tvm.contrib.onednn import progress
+<<<<<<< HEAD
 from tvm.contrib.onednn.compiled_model import CompiledModel, load_library
 from tvm.contrib.onednn.export import release_memory
+=======
+from tvm.contrib.onednn.compiled_model import CompiledModel, load_library, tensor_view
+>>>>>>> 71df758d (docs: 60,000 kernels scanned on AVX2, AVX and SSE4.1)
 from tvm.contrib.onednn.report.offload_report import OffloadReport
 from tvm.relay.ty import is_dynamic
 from tvm.runtime import vm as vm_runtime
@@ -203,7 +205,7 @@ def _graph_executor(library, inputs):
     """Return a function that runs a library with the graph executor."""
     executor = graph_executor.GraphModule(library["default"](tvm.cpu()))
     indices = [executor.get_input_index(name) for name in inputs]
-    # -1: no op reads this input.
+    # The executor keeps the memory. Index -1: no op reads this input.
     write = [_writer(executor.get_input(index)) if index >= 0 else None for index in indices]
     read = [_reader(executor.get_output(i)) for i in range(executor.get_num_outputs())]
 
@@ -231,17 +233,12 @@ def _reader(tensor: tvm.nd.NDArray):
 
 
 def _view(tensor: tvm.nd.NDArray) -> np.ndarray | None:
-    """Return the memory of a tensor as an array, or None if NumPy has no such type.
-
-    The executor keeps the memory. Its own functions convert types and shapes at each call.
-    """
+    """Return the memory of a tensor as an array, or None if NumPy has no such type."""
     if tensor.dtype not in _TYPES_OF_NUMPY:
         return None
-    dtype, tensor = np.dtype(tensor.dtype), tensor.handle.contents
-    shape = tensor.shape[: tensor.ndim]
-    size = math.prod(shape) * dtype.itemsize
-    memory = (ctypes.c_byte * size).from_address((tensor.data or 0) + tensor.byte_offset)
-    return np.ndarray(shape, dtype, buffer=memory)
+    struct = tensor.handle.contents
+    address = (struct.data or 0) + struct.byte_offset
+    return tensor_view(address, struct.shape[: struct.ndim], tensor.dtype)
 
 
 def _arrays(value):
