@@ -24,13 +24,13 @@ def outside_resources(folder):
 
     Returns
     -------
-    found : list[str]
+    references : list[str]
         "FILE: ADDRESS", sorted.
     """
-    found = set()
+    references = set()
     for path in folder.rglob("*"):
         if patterns := _PATTERNS.get(path.suffix):
             text = path.read_text(encoding="utf-8")
             addresses = [each for pattern in patterns for each in pattern.findall(text)]
-            found.update(f"{path.relative_to(folder)}: {each}" for each in addresses)
-    return sorted(found)
+            references.update(f"{path.relative_to(folder)}: {each}" for each in addresses)
+    return sorted(references)
