@@ -32,6 +32,7 @@ COMMANDS = {
     "setup": ("setup.setup", "prepare the environment and stop"),
     "clean": ("setup.clean", "remove build/"),
     "apply": ("patchset.apply", "apply the patch set to a TVM source tree"),
+    "export-pr": ("patchset.export_pr", "write an offer to TVM as a git branch"),
 }
 # These import tvm: they run in the environment that is prepared for them.
 IN_ENVIRONMENT = ("demo", "bench", "profile", "fuzz", "soak", "ops", "coverage", "report", "verify")

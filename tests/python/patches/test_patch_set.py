@@ -10,9 +10,10 @@ from scripts.layout import ROOT
 from scripts.patchset.patch_set import RELAX, RELAY, Patch, PatchSet, read_list
 
 PATCH_SETS = {"relay": PatchSet(), "relax": PatchSet(kind=RELAX)}
-# Those of the prebuilt tree mend what TVM's releases have mended, and are in no series.
+# Those of the prebuilt tree mend what TVM's releases have mended; those of upstream are offers.
 PREBUILT = ROOT / "patches" / "prebuilt"
-PATCHES = [p for p in sorted((ROOT / "patches").rglob("*.patch")) if p.parent != PREBUILT]
+OWN = PREBUILT, *(ROOT / "patches" / "upstream").iterdir()  # in no series
+PATCHES = [p for p in sorted((ROOT / "patches").rglob("*.patch")) if p.parent not in OWN]
 
 ONEDNN = {"dnnl.h", "dnnl.hpp", "dnnl_config.h", "dnnl_debug.h"}
 
