@@ -38,7 +38,10 @@ class OnnxModel:
                 f"cannot read {path}: {error.strerror}", "name another file."
             ) from error
         except Exception as error:  # protobuf's own, by whatever name
-            raise SetupError(f"{path} is no ONNX model: {error}", "name another file.") from error
+            remedy = "name another file."
+            if not is_onnx(path):
+                remedy = "`./dev.py report` and `verify` read such a file with --relax."
+            raise SetupError(f"{path} is no ONNX model: {error}", remedy) from error
         inputs = prepare.inputs(self.proto)
         self._types = {item.name: item.type.tensor_type for item in inputs}
         self.given = prepare.shapes_by_name(self.proto, dict(shapes).items())
