@@ -259,6 +259,28 @@ def test_swin():
     assert (offloaded, count) == (total, 1)
 
 
+class Positions(nn.Module):
+    """A layer of wav2vec2: a convolution whose padding an item more has is added to its data."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Conv1d(4, 8, 5, stride=2), nn.Conv1d(8, 8, 4, padding=2)
+        self.dense = nn.Linear(8, 8)
+
+    def forward(self, x):
+        x = self.first(x)
+        x = (x + self.second(x)[..., :-1]).transpose(1, 2)
+        return self.dense(x).view(x.shape[0], -1, 2, 4)
+
+
+def test_sums_of_open_sizes():
+    """TVM does not see that both operands are of one length."""
+    dims = ({0: export.Dim.DYNAMIC, 2: export.Dim.DYNAMIC},)
+    calls = [(torch.randn(2, 4, length),) for length in (33, 50)]
+    (_, _, count), kinds = check(Positions().eval(), *calls, dynamic_shapes=dims)
+    assert count == 2 and kinds["dnnl.dense_bias"] == 1
+
+
 class Counter(nn.Module):
     def __init__(self):
         super().__init__()

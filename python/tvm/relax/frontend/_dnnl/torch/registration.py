@@ -21,9 +21,11 @@ from __future__ import annotations
 import operator
 
 import torch
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 from tvm import relax, tirx
 from tvm.relax.frontend.torch.exported_program_translator import ExportedProgramImporter
 
+from ..backend import Analyzer
 from . import (
     attention,
     convolutions,
@@ -38,6 +40,7 @@ from . import (
 
 #: Files of this folder. Each has `CONVERTERS`, a dict from the op to its converter.
 _FAMILIES = attention, convolutions, matmuls, resizes, views
+_ANALYZER = Analyzer()
 
 
 def convert_map(values: dict):
@@ -72,6 +75,7 @@ def _converted(node, importer, own, theirs):
     try:
         if node.target is operator.getitem and node.args[1] != 0:
             _check_is_tuple(importer.env[node.args[0]])
+        _share_sizes(node, importer)
         result = own(node, importer) if own else theirs(node)
         if isinstance(result, relax.Call):
             # TVM's pools of an image without a batch return it without a type.
@@ -80,6 +84,29 @@ def _converted(node, importer, own, theirs):
     except Exception as error:
         raise refusal(node, str(error).strip() or type(error).__name__) from error
     return result
+
+
+def _share_sizes(node, importer) -> None:
+    """Give operands of one shape, as PyTorch knows, the sizes of the first: TVM may not see it.
+
+    They are checked at run time.
+    """
+    first, shape = None, None
+    for operand in node.all_input_nodes:
+        x, value = importer.env.get(operand), operand.meta.get("val")
+        sizes = getattr(getattr(x, "ty", None), "shape", None)
+        if not isinstance(value, torch.Tensor) or not isinstance(x, relax.Var) or sizes is None:
+            continue
+        if first is None:
+            first, shape = list(sizes), value.shape
+        elif len(shape) == value.dim() and all(map(_is_equal, shape, value.shape)):
+            if not all(map(_ANALYZER.can_prove_equal, first, sizes)):
+                type_ = relax.TensorType(first, x.ty.dtype)
+                importer.env[operand] = importer.block_builder.match_cast(x, type_)
+
+
+def _is_equal(size, other) -> bool:
+    return statically_known_true(size == other)
 
 
 def refusal(node, reason: str) -> ValueError:
