@@ -29,12 +29,8 @@ import tvm
 from tvm import relay
 from tvm.contrib import graph_executor
 from tvm.contrib.onednn import progress
-<<<<<<< HEAD
-from tvm.contrib.onednn.compiled_model import CompiledModel, load_library
-from tvm.contrib.onednn.export import release_memory
-=======
 from tvm.contrib.onednn.compiled_model import CompiledModel, load_library, tensor_view
->>>>>>> 71df758d (docs: 60,000 kernels scanned on AVX2, AVX and SSE4.1)
+from tvm.contrib.onednn.export import release_memory
 from tvm.contrib.onednn.report.offload_report import OffloadReport
 from tvm.relay.ty import is_dynamic
 from tvm.runtime import vm as vm_runtime
