@@ -35,7 +35,7 @@ from . import elementwise, indices, shapes
 from .incremental import infer_shape, infer_type
 from .indices import replaced
 from .integers import conv_integer, matmul_integer, power
-from .matmul import matmul
+from .matmul import gemm, matmul
 from .pools import global_lp_pool, locations, pool
 from .recurrent import (
     clipped,
@@ -368,6 +368,7 @@ _REPAIRS = {
     "Gather": indices.gather,
     "GatherElements": indices.gather,
     "GatherND": indices.gather_nd,
+    "Gemm": gemm,
     "If": in_scope,
     "LSTM": _recurrent,
     "Loop": loop,

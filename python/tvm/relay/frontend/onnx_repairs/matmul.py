@@ -24,6 +24,23 @@ from ... import expr as _expr
 from ... import op as _op
 from .incremental import infer_shape, infer_type
 from .indices import replaced
+from .refusals import refuse
+
+
+def refuse_unequal(name, attrs, shapes, row, column):
+    """Refuse a product along axes of unequal sizes: TVM's dense reads beyond an operand."""
+    inner = shapes[0][row], shapes[1][column]
+    if all(isinstance(size, int) for size in inner) and inner[0] != inner[1]:
+        one, other = map(tuple, shapes)
+        refuse(name, attrs, f"a product of shapes {one} and {other}")
+
+
+def gemm(name, convert, inputs, attrs, params):
+    """Multiply matrices that fit."""
+    shapes = [infer_shape(each) for each in inputs[:2]]
+    row, column = (-2 if attrs.get(key) else -1 for key in ("transA", "transB"))
+    refuse_unequal(name, attrs, shapes, row, -3 - column)
+    return convert(inputs, attrs, params)
 
 
 def matmul(name, convert, inputs, attrs, params):
@@ -34,6 +51,7 @@ def matmul(name, convert, inputs, attrs, params):
     """
     shapes = [infer_shape(each) for each in inputs]
     ranks = [len(shape) for shape in shapes]
+    refuse_unequal(name, attrs, shapes, -1, max(-2, -ranks[1]))
     is_known = all(isinstance(size, int) for shape in shapes for size in shape)
     if is_known and any(0 in shape for shape in shapes):
         one, other = (np.broadcast_to(np.float32(0), shape) for shape in shapes)

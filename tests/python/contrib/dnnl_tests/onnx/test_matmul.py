@@ -16,8 +16,11 @@
 # under the License.
 """Nodes of integers, positions and subgraphs that TVM's ONNX importer reads as others."""
 
+import re
+
 import numpy as np
 import pytest
+import tvm
 from onnx import TensorProto, helper
 
 from dnnl_tests.onnx.test_integers import results
@@ -43,6 +46,28 @@ def test_matmul_of_open_sizes(dims):
     node = helper.make_node("MatMul", ["x", "w"], ["y"])
     got = results([node], {"x": x}, {"w": w}, dims={"x": dims})
     np.testing.assert_allclose(got, x @ w, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("op", "shapes", "attrs"),
+    [
+        ("MatMul", ((1, 9), (3, 4)), {}),
+        ("MatMul", ((2, 2, 9), (3, 4)), {}),
+        ("MatMul", ((9,), (3, 4)), {}),
+        ("MatMul", ((2, 9), (3,)), {}),
+        ("Gemm", ((1, 9), (3, 4)), {}),
+        ("Gemm", ((3, 1), (9, 4)), {"transA": 1}),
+        ("Gemm", ((1, 9), (4, 3)), {"transB": 1}),
+    ],
+    ids=str,
+)
+def test_products_of_unequal_sizes_are_refused(op, shapes, attrs):
+    """TVM's dense reads beyond the smaller operand."""
+    node = helper.make_node(op, ["x", "w"], ["y"], name="product", **attrs)
+    x, w = (rand(*shape) for shape in shapes)
+    text = f"ONNX {op}, node product: a product of shapes {shapes[0]} and {shapes[1]}"
+    with pytest.raises(tvm.error.OpAttributeUnImplemented, match=re.escape(text)):
+        results([node], {"x": x, "w": w})
 
 
 def test_matmul_behind_a_branch():
