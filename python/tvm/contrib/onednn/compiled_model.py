@@ -103,10 +103,10 @@ class CompiledModel:
             args = self._in_order(args, kwargs)
         return self._run(list(map(self._checked, self.input_names, args)))
 
-    def _in_order(self, args, kwargs) -> list:
+    def _in_order(self, args, kwargs) -> tuple:
         """Return the arguments in the order of `input_names`."""
         if not args and kwargs.keys() == self._inputs.keys():
-            return [kwargs[name] for name in self.input_names]
+            return tuple(kwargs[name] for name in self.input_names)
         values = dict(zip(self.input_names, args))
         kwargs = {self._imported_name(name): value for name, value in kwargs.items()}
         twice = sorted(values.keys() & kwargs.keys())
@@ -123,7 +123,7 @@ class CompiledModel:
         if problems:
             names = ", ".join(self.input_names) or "none"
             raise TypeError(f"{problems[0]}; the inputs are: {names}")
-        return [values[name] for name in self.input_names]
+        return tuple(values[name] for name in self.input_names)
 
     def _imported_name(self, name: str) -> str:
         if name in self._inputs:

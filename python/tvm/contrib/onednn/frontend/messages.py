@@ -129,8 +129,8 @@ def explained(error: Exception, model: onnx.ModelProto, infer: Callable) -> Exce
     text = str(error).strip()
     for pattern, plain in _PLAIN:
         text = pattern.sub(plain, text)
-    found = _NODE.search(text)
-    node = next((each for each in model.graph.node if found and _where(each) == found[0]), None)
+    match = _NODE.search(text)
+    node = next((each for each in model.graph.node if match and _where(each) == match[0]), None)
     lines = [text]
     if node is not None:
         if node.input:

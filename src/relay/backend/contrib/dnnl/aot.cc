@@ -127,7 +127,7 @@ class CallLowerer : public ExprRewriter {
  public:
   explicit CallLowerer(const Map<String, GlobalVar>& callees) : callees_(callees) {}
 
-  Expr Rewrite_(const CallNode* pre, const Expr& post) final {
+  Expr Rewrite_(const CallNode*, const Expr& post) final {
     const auto call = Downcast<Call>(post);
     const auto* var = call->op.as<GlobalVarNode>();
     const auto callee = var == nullptr ? NullOpt : callees_.Get(var->name_hint);
