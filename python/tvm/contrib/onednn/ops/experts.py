@@ -28,7 +28,7 @@ from .tensors import known_product, open_reason, tensor_reason, text_of_shape
 
 
 def expert_reason(call: OpView) -> str | None:
-    """Accept float32 data with rows open, a constant weight of each expert, and a mask of rows."""
+    """Accept float32 data whose rows may be open, constant weights, and a mask of bool."""
     reason = None
     for name, arg, dtype in zip(
         ("data", "weight", "mask"), call.args, ("float32",) * 2 + ("bool",)
@@ -37,11 +37,13 @@ def expert_reason(call: OpView) -> str | None:
     if reason:
         return reason
     data, weight, mask = map(tensor_of, call.args)
-    if not len(data.shape) == len(mask.shape) == len(weight.shape) - 1 == 2:
-        return "data and mask are not matrices, or the weight is not one for each expert"
+    shapes = [each.shape for each in (data, weight, mask)]
+    if list(map(len, shapes)) != [2, 3, 3] or mask.shape[2] != 1:
+        given = ", ".join(map(text_of_shape, shapes))
+        return f"shapes {given}; expected: (rows, columns), (experts, units, columns), (rows, experts, 1)"
     for name, dim, size, shape in (
         ("data", "columns", data.shape[-1], data.shape),
-        ("mask", "experts", mask.shape[-1], mask.shape),
+        ("mask", "experts", mask.shape[1], mask.shape),
     ):
         reason = reason or open_reason(name, dim, size, shape)
     if reason:
@@ -71,12 +73,12 @@ def _expert_type(args, attrs):
 
 def _expert_dense(attrs, result_type, data, weight, mask):
     products = wide(data) @ wide(weight).swapaxes(1, 2)
-    return np.where(mask.T[..., None], products, 0.0).sum(0)
+    return np.where(mask.swapaxes(0, 1), products, 0.0).sum(0)
 
 
 def _draw_expert_dense(d: Draw) -> Call:
     (rows, columns), experts = d.shape(2), d.choice(SIZES)
-    mask = d.numbers.uniform(size=(rows, experts)) < d.choice((0.2, 0.5, 1.0))
+    mask = d.numbers.uniform(size=(rows, experts, 1)) < d.choice((0.2, 0.5, 1.0))
     weight = d.values([experts, d.choice(SIZES), columns])
     return Call([d.values([rows, columns]), weight, mask], {})
 

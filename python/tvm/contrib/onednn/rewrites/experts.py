@@ -46,7 +46,6 @@ def fuse_experts(graph: Graph, rules: Rules) -> None:
         if group is None or rules.options.precision != "float32" and is_many:
             continue
         weights = weight.value.reshape(experts, -1, weight.value.shape[1])
-        mask = graph.call("squeeze", [mask], node, axis=[2])
         new = graph.call(NAME, [data, graph.constant(weights), mask], node, node.type)
         if rules.refusal(new) is None:
             graph.fuse_into(node, new)

@@ -89,10 +89,10 @@ void RunExperts(const ExpertSizes& s, const ExpertAddresses& a) {
 }  // namespace
 
 Types InferExpertDense(const NodeReader& node, const Types& inputs) {
-  for (int i : {0, 2}) CheckRank(node, inputs, i, 2);
-  CheckRank(node, inputs, 1, 3);
+  CheckRank(node, inputs, 0, 2);
+  for (int i : {1, 2}) CheckRank(node, inputs, i, 3);
   const Dims &data = inputs[0].shape, &weight = inputs[1].shape;
-  const Dims mask = {data[0], weight[0]};
+  const Dims mask = {data[0], weight[0], 1};
   CORE_CHECK(inputs[0].dtype == kFloat32 && inputs[1].dtype == kFloat32)
       << node.Where() << ": data and weight are " << ToText(inputs[0]) << " and "
       << ToText(inputs[1]) << ", expected: float32";
