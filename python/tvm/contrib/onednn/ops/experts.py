@@ -40,7 +40,8 @@ def expert_reason(call: OpView) -> str | None:
     shapes = [each.shape for each in (data, weight, mask)]
     if list(map(len, shapes)) != [2, 3, 3] or mask.shape[2] != 1:
         given = ", ".join(map(text_of_shape, shapes))
-        return f"shapes {given}; expected: (rows, columns), (experts, units, columns), (rows, experts, 1)"
+        expected = "(rows, columns), (experts, units, columns), (rows, experts, 1)"
+        return f"shapes {given}; expected: {expected}"
     for name, dim, size, shape in (
         ("data", "columns", data.shape[-1], data.shape),
         ("mask", "experts", mask.shape[1], mask.shape),

@@ -29,6 +29,7 @@ from tvm.ir.instrument import pass_instrument
 from tvm.relay.op.contrib import dnnl
 from tvm.testing import dnnl as testing
 
+from dnnl_tests.marks import json_only
 from dnnl_tests.onnx_models import onnx_model
 
 X = np.random.default_rng(0).standard_normal((2, 8), "float32")
@@ -195,6 +196,7 @@ def test_a_dropped_model_is_freed(tmp_path):
     np.testing.assert_array_equal(dnnl.load_model(path)(X), result)
 
 
+@json_only
 @pytest.mark.parametrize("is_loaded", [False, True], ids=["compiled", "loaded"])
 @pytest.mark.parametrize(
     "array, error, message",
