@@ -135,6 +135,9 @@ class CompiledModel:
         array = np.asarray(value.numpy() if hasattr(value, "numpy") else value)
         known = self._inputs[name]
         if known is None:
+            # TVM checks types of numbers, and ends in an internal error for others.
+            if array.dtype.kind in "OSUmM":
+                raise TypeError(f"input {name}: the dtype {array.dtype} is not one of numbers")
             return array
         shape, dtype = known
         if str(array.dtype) != dtype:

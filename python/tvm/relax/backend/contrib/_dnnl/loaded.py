@@ -82,7 +82,6 @@ class _Main:
         self._vm = _virtual_machine(self._library, _POOLED)
         self._main = self._vm["main"]
         self._shapes: set | None = set()
-        self._names = self.parameters()
 
     def parameters(self) -> list[str]:
         """Return the names of the parameters."""
@@ -95,9 +94,6 @@ class _Main:
             if len(self._shapes) > MOST_SHAPES:
                 self._vm = _virtual_machine(self._library, _NAIVE)
                 self._main, self._shapes = self._vm["main"], None
-        for name, array in zip(self._names, arrays):
-            if array.dtype.kind in "OSUmM":
-                raise TypeError(f"input {name}: the dtype {array.dtype} is not one of numbers")
         try:
             return _arrays(self._main(*map(_tensor, arrays)))
         except Exception as error:
