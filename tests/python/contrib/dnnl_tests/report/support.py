@@ -62,7 +62,7 @@ OPERANDS = {
         [(2, 3), np.zeros((4, 3), "int8"), np.ones((), "float32"), np.zeros((), "int32")],
         {},
     ),
-    "dnnl.expert_dense": ([(2, 3), (4, 5, 3), np.ones((2, 4), "bool")], {}),
+    "dnnl.expert_dense": ([(2, 3), (4, 5, 3), np.ones((2, 4, 1), "bool")], {}),
     **{
         name: (
             [(3, 2, 4), (1, 5 * gates, 4), (1, 5 * gates, 5), np.zeros((1, 5 * gates), "float32")],
