@@ -109,6 +109,9 @@ def parse(argv):
         if flag not in ("-h", "--help"):
             refuse(f"unknown option {flag}", flag, known, "--help")
     args, words = parser.parse_known_args(argv)
+    if hasattr(args, "relax") and not options.is_onnx(getattr(args, "model", None) or ""):
+        # Only the plug-in imports TFLite models and programs of PyTorch.
+        args.relax = True
     if command in PASS_WORDS_ON:
         args.words = words[words[:1] == ["--"] :]
     elif words:

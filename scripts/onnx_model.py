@@ -3,6 +3,7 @@
 
 import numpy as np
 
+from scripts import options
 from scripts.errors import SetupError
 
 
@@ -38,10 +39,7 @@ class OnnxModel:
                 f"cannot read {path}: {error.strerror}", "name another file."
             ) from error
         except Exception as error:  # protobuf's own, by whatever name
-            remedy = "name another file."
-            if not is_onnx(path):
-                remedy = "`./dev.py report` and `verify` read such a file with --relax."
-            raise SetupError(f"{path} is no ONNX model: {error}", remedy) from error
+            raise SetupError(f"{path} is no ONNX model: {error}", "name another file.") from error
         inputs = prepare.inputs(self.proto)
         self._types = {item.name: item.type.tensor_type for item in inputs}
         self.given = prepare.shapes_by_name(self.proto, dict(shapes).items())
@@ -96,14 +94,9 @@ class OnnxModel:
         return values
 
 
-def is_onnx(path):
-    """Return whether a file is taken for an ONNX model, from its name."""
-    return not path.endswith((".tflite", ".pt2"))
-
-
 def relax_module(path, shapes=()):
     """Import a file of any kind into Relax; return the module."""
-    if is_onnx(path):
+    if options.is_onnx(path):
         return OnnxModel(path, shapes).to_relax()
     from tvm_dnnl import from_file
 

@@ -142,6 +142,11 @@ def add_shape(parser):
     )
 
 
+def is_onnx(path):
+    """Return whether a file is taken for an ONNX model, from its name."""
+    return not path.endswith((".tflite", ".pt2"))
+
+
 def add_tree(parser, check, required=True):
     """Add what the commands about a TVM source tree share; `check` tells what --check does."""
     parser.add_argument("--tvm", metavar="DIR", required=required, help="the TVM source tree")

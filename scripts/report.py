@@ -22,7 +22,7 @@ MOST_TIMES = 10  # in the table
 def add_arguments(parser):
     """Add the command's options."""
     parser.add_argument(
-        "model", metavar="MODEL", help="an ONNX file; with --relax also a .tflite or .pt2 file"
+        "model", metavar="MODEL", help="an ONNX file; or a .tflite or .pt2 file, by Relax"
     )
     parser.add_argument("--html", metavar="FILE", help="write a page with the graph drawn")
     parser.add_argument("--json", metavar="FILE", help="write all numbers and ops")

@@ -10,14 +10,14 @@ from pathlib import Path
 from scripts import options
 from scripts.console import Console, passes_noted
 from scripts.errors import SetupError
-from scripts.onnx_model import OnnxModel, is_onnx, relax_module
+from scripts.onnx_model import OnnxModel, relax_module
 from scripts.report import facts, write
 
 
 def add_arguments(parser):
     """Add the command's options."""
     parser.add_argument(
-        "model", metavar="MODEL", help="an ONNX file; with --relax also a .tflite or .pt2 file"
+        "model", metavar="MODEL", help="an ONNX file; or a .tflite or .pt2 file, by Relax"
     )
     parser.add_argument("--html", metavar="FILE", help="write the page of the report with errors")
     parser.add_argument("--json", metavar="FILE", help="write the errors of all ops")
@@ -53,7 +53,7 @@ def main(args):
         import tvm_dnnl as dnnl
     else:
         from tvm.relay.op.contrib import dnnl
-    is_other = args.relax and not is_onnx(args.model)
+    is_other = not options.is_onnx(args.model)
     model = None if is_other else OnnxModel(args.model, args.shape)
     inputs = read_inputs(args.inputs) if args.inputs else None
     with Console().step(f"{Path(args.model).name}: verify"), passes_noted():

@@ -15,11 +15,13 @@ plug-in for Relax, beside Relay. With --busy it is beside processes that keep th
 GRU and RNN layers on both TVMs. With --ops it is single ops on the plug-in.
 With --accuracy it is the error in reduced precision for many inputs, and no time. With --zoo it is
 architectures of PyTorch with random weights on the plug-in, beside PyTorch's compiler, too.
-MODEL.onnx is a file of your own, in the place of the models that are here.
+MODEL is a file of your own, in the place of the models that are here: an ONNX file, or a .tflite or
+.pt2 file, which runs on the plug-in, beside the runtime that it was written for.
 """
 
 import contextlib
 import functools
+from pathlib import Path
 
 from scripts import options
 from scripts.bench import measure, plot
@@ -55,7 +57,7 @@ CONFLICTS = (
 def add_arguments(parser):
     """Add the command's options. Names are checked later: the tables need TVM, threads go first."""
     parser.add_argument(
-        "model", nargs="?", metavar="MODEL.onnx", help="measure this file (in float32 by default)"
+        "model", nargs="?", metavar="MODEL", help="measure this file (in float32 by default)"
     )
     options.add_shape(parser)
     parser.add_argument("--models", default="", metavar="A,B", help="only these (default: all)")
@@ -170,6 +172,8 @@ def check(args):
             raise SetupError(f"--precision {precision} {mode}", f"choose of {', '.join(known)}.")
     if args.tvm_alone and not args.relax:
         raise SetupError("--tvm-alone goes with --relax", "add that.")
+    if args.first and not options.is_onnx(args.model or ""):
+        raise SetupError("--first measures ONNX files", "leave it away, or export the model.")
     if args.write and not (args.recurrent or args.first or args.accuracy or args.zoo):
         modes = "--recurrent, --first, --accuracy or --zoo"
         raise SetupError(f"--write goes with {modes}", "add one of them.")
@@ -194,7 +198,7 @@ def chosen_models(args):
 
 def chosen_backends(args, relax_rows):
     """Return what is measured, ours first. `relax_rows` are those of the plug-in, by name."""
-    from scripts.bench import codegens, open_dims, peers, relax, throughput
+    from scripts.bench import codegens, files, open_dims, peers, relax, throughput
 
     known, always = peers.BACKENDS, [peers.OURS]
     names = [name for name, backend in known.items() if backend.by_default]
@@ -212,7 +216,8 @@ def chosen_backends(args, relax_rows):
     if args.relax:
         known = relax_rows | known
         always = [relax.OURS] + [relax.STATIC] * args.open_dims + [relax.ALONE] * args.tvm_alone
-        names = relax.PEERS
+        is_onnx = options.is_onnx(args.model or "")
+        names = relax.PEERS if is_onnx else files.PEERS[Path(args.model).suffix]
     names = options.names(args.backends) or names
     options.choose("backends", ",".join(names), known)
     return [known[name] for name in dict.fromkeys([*always, *names])]
@@ -274,9 +279,10 @@ def main(args):
     import tvm
     from tvm.relay.op.contrib import dnnl
 
-    from scripts.bench import relax, rows
+    from scripts.bench import files, relax, rows
 
-    models = chosen_models(args)
+    is_other = not options.is_onnx(args.model or "")
+    models = [] if is_other else chosen_models(args)
     is_one = args.model or args.codegen
     precisions = args.precision or (PRECISIONS[:1] if is_one else PRECISIONS)
     console, note = Console(), measure.busy_note()
@@ -289,6 +295,10 @@ def main(args):
             relax_rows = relax.Relax(worker).backends()
             versions["relax"] = worker.ask("versions")
             heading += f" and {versions['relax']['tvm']}"
+        if is_other:
+            runtime = files.Runtime(stack.enter_context(files.worker()))
+            models = [files.workload(args.model, args.shape, runtime)]
+            relax_rows |= runtime.backends()
         backends = chosen_backends(args, relax_rows)
         labels, measured = compare(models, precisions, backends, args, console)
     print(f"\n{heading}, {measure.host()['cpu']}, {args.threads} threads")

@@ -54,17 +54,22 @@ class Prepared:
 
 @functools.lru_cache(maxsize=1)
 def _expected(workload, threads):
-    """Return inputs to compare outputs on, and onnxruntime's outputs of a model in float32."""
+    """Return inputs to compare outputs on, and a model's outputs in float32 by its reference."""
     inputs = accuracy.examples(workload)
-    reference = prepare_onnxruntime(Case(workload, threads))
+    reference = getattr(workload, "reference", prepare_onnxruntime)(Case(workload, threads))
     return inputs, [reference.run(each)[0] for each in inputs]
 
 
 @dataclasses.dataclass(frozen=True)
 class OwnFile(workloads.Workload):
-    """An ONNX file, with any number of inputs."""
+    """A file of the user, with any number of inputs.
 
-    model: OnnxModel = None
+    `model` draws the inputs, and `reference` prepares what the outputs are compared with.
+    """
+
+    model: object = None
+    path: str = ""
+    reference: Callable = None
 
     def inputs(self, seed=0):
         """Return random inputs."""
@@ -84,6 +89,8 @@ def own_workload(path, shapes):
         onnx_path=lambda: path,
         has_classes=False,
         model=model,
+        path=path,
+        reference=prepare_onnxruntime,
     )
 
 
@@ -207,6 +214,11 @@ def onnx_path(case):
     return case.workload.onnx_path()
 
 
+def file_path(case):
+    """Return the path of the case's file, of whatever kind."""
+    return getattr(case.workload, "path", "") or onnx_path(case)
+
+
 def check_onnxruntime(case):
     """Raise NotMeasured if onnxruntime cannot run a case."""
     if case.precision in ("bfloat16", "float16"):
@@ -231,7 +243,7 @@ def compile_openvino(case, hint):
     import openvino
 
     core = openvino.Core()
-    model = core.read_model(onnx_path(case))
+    model = _read_by_openvino(core, file_path(case))
     if not case.is_open:
         model.reshape({name: value.shape for name, value in case.inputs.items()})
     settings = {"PERFORMANCE_HINT": hint, "INFERENCE_NUM_THREADS": case.threads}
@@ -249,6 +261,13 @@ def compile_openvino(case, hint):
         # OpenVINO 2026.4 finds no kernel for some signed 8-bit models on a CPU with AMX.
         message = str(error).strip().splitlines()[-1]
         raise NotMeasured(f"OpenVINO does not compile it: {message}") from error
+
+
+def _read_by_openvino(core, path):
+    try:
+        return core.read_model(path)
+    except RuntimeError as error:
+        raise NotMeasured("OpenVINO does not read this kind of file") from error
 
 
 def prepare_openvino(case):

@@ -36,7 +36,7 @@ ROWS = 2048
 
 def add_arguments(parser):
     """Add the command's options."""
-    parser.add_argument("model", metavar="MODEL", help="the model: a name, or an ONNX file")
+    parser.add_argument("model", metavar="MODEL", help="the model: a name, or a file")
     options.add_shape(parser)
     parser.add_argument(
         "--top", type=options.count, metavar="N", help="only the N that take longest"
@@ -120,11 +120,13 @@ def totals(rows):
 
 
 def choose(model, shapes):
-    """Return the workload of a name, or of an ONNX file."""
+    """Return the workload of a name, or of a file."""
     from dnnl_tests.models import workloads
 
-    from scripts.bench import peers
+    from scripts.bench import files, peers
 
+    if not options.is_onnx(model):
+        return files.workload(model, shapes)
     if model.endswith(".onnx"):
         return peers.own_workload(model, shapes)
     chosen = options.choose("model", model, workloads.WORKLOADS)

@@ -37,7 +37,7 @@ class Relax:
     def _load(self, key, case, inputs, precision):
         """Compile a case for the shapes of inputs; without inputs, for those of its file."""
         shapes = {name: value.shape for name, value in inputs.items()}
-        words = peers.onnx_path(case), shapes, host_cpu(), precision, (), case.prune
+        words = peers.file_path(case), shapes, host_cpu(), precision, (), case.prune
         return self.worker.ask("load", key, *words)
 
     def prepare(self, case):

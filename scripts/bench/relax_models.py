@@ -8,12 +8,14 @@ import tvm
 import tvm_dnnl
 from tvm import relax
 
+from scripts import options
 from scripts.bench import measure
-from scripts.onnx_model import OnnxModel
+from scripts.errors import SetupError
+from scripts.onnx_model import OnnxModel, relax_module
 
 
 class Model:
-    """An ONNX model, compiled for Relax's virtual machine.
+    """The model of a file, compiled for Relax's virtual machine.
 
     Parameters
     ----------
@@ -32,10 +34,14 @@ class Model:
     """
 
     def __init__(self, path, shapes, cpu, precision, constants=(), prune=None):
-        seconds, model = [time.perf_counter()], OnnxModel(path, shapes, constants)
-        self._names = [name for name in model.shapes if name not in model.constants]
-        self.facts = {}
-        mod = model.to_relax()
+        seconds, self.facts = [time.perf_counter()], {}
+        if options.is_onnx(path):
+            model = OnnxModel(path, shapes, constants)
+            self._names = [name for name in model.shapes if name not in model.constants]
+            mod = model.to_relax()
+        else:
+            mod = _module(path, shapes)
+            self._names = [param.name for param in mod["main"].params]
         seconds.append(time.perf_counter())
         if precision is None:
             mod = relax.get_pipeline("zero")(mod)
@@ -79,6 +85,34 @@ _MODELS: dict[str, Model] = {}
 def versions():
     """Return the versions of TVM and oneDNN."""
     return {"tvm": tvm.__version__, "onednn": tvm_dnnl.dnnl_version()}
+
+
+def inputs(path, shapes):
+    """Return the shape and the type of each input of a TFLite model or a program of PyTorch."""
+    types = {param.name: param.ty for param in _module(path, shapes)["main"].params}
+    for name in shapes:
+        if name not in types:
+            known = ", ".join(types)
+            raise SetupError(f"--shape: the model has no input {name}", f"its inputs are {known}.")
+    return {
+        name: (shapes.get(name) or _sizes(name, each), str(each.dtype))
+        for name, each in types.items()
+    }
+
+
+def _module(path, shapes):
+    """Import such a file; a program has its shapes, of which some sizes may be open."""
+    return relax_module(path, shapes if path.endswith(".tflite") else ())
+
+
+def _sizes(name, tensor):
+    sizes = tensor.shape.values
+    if not all(isinstance(size, tvm.tirx.IntImm) for size in sizes):
+        known = ",".join(str(size.value if hasattr(size, "value") else size) for size in sizes)
+        raise SetupError(
+            f"input {name} has no fixed shape", f"give --shape {name}={known} with numbers."
+        )
+    return tuple(map(int, sizes))
 
 
 def load(key, *words):

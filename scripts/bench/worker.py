@@ -49,6 +49,8 @@ class Worker:
         except (EOFError, OSError) as error:
             code = self._process.wait()
             raise SetupError(f"the worker process ended with code {code}") from error
+        if isinstance(failure, SetupError):
+            raise failure
         if failure:
             raise SetupError(f"the worker process failed: {what}", "", failure)
         return answer
@@ -66,6 +68,8 @@ def main(name, descriptor):
             return
         try:
             answer = None, getattr(module, what)(*words)
+        except SetupError as error:
+            answer = error, None
         except Exception as error:
             last = traceback.format_exception_only(error)
             answer = "".join(last).strip(), None

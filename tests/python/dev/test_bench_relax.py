@@ -8,8 +8,8 @@ import onnx
 import pytest
 from tvm.contrib.onednn import cpu
 
-from scripts import options
-from scripts.bench import bench, peers, profile, relax, rows
+from scripts import cli, options
+from scripts.bench import bench, files, peers, profile, relax, rows
 from scripts.console import Console
 from scripts.errors import SetupError
 
@@ -34,6 +34,9 @@ class Process:
     def ask(self, what, *words):
         self.asked.append((what, *words))
         return getattr(self, what)(*words)
+
+    def inputs(self, path, shapes):
+        return {"x": (shapes["x"], "float32"), "index": ((2,), "int64")}
 
     def versions(self):
         return {"tvm": "0.27.0", "onednn": "3.2.0"}
@@ -93,6 +96,57 @@ def test_models(network, tmp_path, monkeypatch):
     assert known["float32", "relax"]["error"] < 1e-6
     assert known["float32", "dnnl"]["ratio"] > 0
     assert all("reason" in row for row in results if row["precision"] == "bfloat16")
+
+
+class Interpreter:
+    """Answers as the process of a file's own runtime does."""
+
+    def __init__(self, reason=""):
+        self.reason = reason
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def ask(self, what, *words):
+        return getattr(self, what)(*words)
+
+    def load(self, path, threads, inputs):
+        assert (path, threads) == ("m.tflite", 1) and inputs["index"].dtype == "int64"
+        return self.reason
+
+    def run(self, inputs):
+        return [2 * inputs["x"]]
+
+    def sample(self, inputs, repeat):
+        return [0.25] * repeat
+
+
+@pytest.mark.parametrize("reason", ["", "no module: pip install ai-edge-litert"])
+def test_other_files(reason, monkeypatch, capsys):
+    """A model that Relay does not import, beside its own runtime, if that is installed."""
+    monkeypatch.setattr(options, "limit_threads", lambda threads: None)
+    monkeypatch.setattr(files, "Worker", lambda *_: Interpreter(reason))
+    monkeypatch.setattr(Process, "load", lambda self, *words: FACTS)
+    monkeypatch.setattr(Process, "run", lambda self, key, inputs: [3 * inputs["x"]])
+    prepared = peers.Prepared(run=Interpreter().run)
+    monkeypatch.setattr(peers, "prepare_openvino", lambda case: prepared)
+    args = cli.parse(["bench", "m.tflite", "--shape", "x=2,4", "--threads", "1"])
+    args.backends = "litert,dnnl"
+    assert args.relax and bench.main(args) == 0
+    printed = capsys.readouterr().out
+    (ours,) = [line.split() for line in printed.splitlines() if " Relax " in line]
+    assert ours[-1] == "5.0e-01" and ours[3:5] == ["2/3", "1"]
+    assert ("LiteRT" in printed) and ("time, ours" in printed) == (not reason)
+    assert "dnnl, float32: Relay imports ONNX models only (m.tflite)" in printed
+    assert not reason or f"litert, float32: {reason}" in printed
+
+
+def test_first_answer_of_other_files(monkeypatch):
+    with pytest.raises(SetupError, match="--first"):
+        bench.main(cli.parse(["bench", "m.pt2", "--first"]))
 
 
 def test_open_dimensions(network, monkeypatch):
