@@ -17,7 +17,6 @@
 """The table of what oneDNN runs, read off the rows of the policy and found by asking its rules."""
 
 import collections
-import inspect
 import itertools
 import re
 from types import SimpleNamespace
@@ -25,52 +24,25 @@ from unittest import mock
 
 import numpy as np
 import tvm
-from tvm import relay
 from tvm.contrib.onednn import cpu
+from tvm.contrib.onednn.ir.numpy_types import numpy_type
+from tvm.contrib.onednn.ir.op import infer
 from tvm.contrib.onednn.ir.op_view import OpView, Tensor
-from tvm.contrib.onednn.ops.recurrent import GATES, states_of
+from tvm.contrib.onednn.ops.draw import Draw
 from tvm.contrib.onednn.ops.table import TABLE
 from tvm.contrib.onednn.rewrites.qnn_sums import ACCUMULATING
 from tvm.contrib.onednn.rewrites.read_qnn import READERS
-from tvm.relay.op.contrib import dnnl
-from tvm.relay.op.contrib._dnnl.ir.relay_view import view_of
 from tvm.relay.op.contrib._dnnl.partition import pattern_table
 
 from dnnl_tests import graphs as random_graphs
-from dnnl_tests.graphs.calls import alone, call_of, drawn, function
 from dnnl_tests.graphs.draw import Unfit
-from dnnl_tests.graphs.row import op
 
 DTYPES = ("float32", "bfloat16", "float16", "float64", "int32", "int8", "uint8")
 SEEDS = range(10)
 # So many of the calls that are accepted are asked about other types than float32.
 FEW = 2
-READY = "can be offloaded; the module is not partitioned"
 # The attributes that are layouts, and which operand has the layout.
 LAYOUTS = {"data_layout": 0, "kernel_layout": 1, "layout": 0}
-
-_LAYER = dict(direction="forward", batch_first=False, has_initial_state=False)
-# The operands and attributes of virtual ops that have more than data of shape (2, 3). A shape is an
-# operand of the type that is asked about; those after the first are constant.
-OPERANDS = {
-    "dnnl.attention": ([(2, 4, 3)] * 3, {"scale": 1.0, "causal": False, "softmax": "nn.softmax"}),
-    "dnnl.block_quantized_dense": (
-        [(2, 3), np.zeros((4, 16), "uint8"), np.ones((4, 1), "float32")],
-        {"bits": 4, "block_size": 32},
-    ),
-    "dnnl.dynamic_quantized_dense": (
-        [(2, 3), np.zeros((4, 3), "int8"), np.ones((), "float32"), np.zeros((), "int32")],
-        {},
-    ),
-    "dnnl.expert_dense": ([(2, 3), (4, 5, 3), np.ones((2, 4, 1), "bool")], {}),
-    **{
-        name: (
-            [(3, 2, 4), (1, 5 * gates, 4), (1, 5 * gates, 5), np.zeros((1, 5 * gates), "float32")],
-            {**_LAYER, "linear_before_reset": False, "activation": "tanh"},
-        )
-        for name, gates in GATES.items()
-    },
-}
 
 HEAD = """# What runs on oneDNN
 
@@ -146,15 +118,35 @@ def _texts(values):
     return ", ".join(f"`{value}`" for value in values)
 
 
-def _call(name, seed, dtype):
-    """Return a typed call of an op that the schema draws; None where Relay refuses it."""
-    try:
-        call = call_of(function(*alone(drawn(name, seed, dtype, edges=False))))
-    # Some ops take some types only.
-    except (tvm.TVMError, TypeError, ValueError):
-        return None
-    # Relay writes matmuls of rank 4 as others.
-    return call if call.op.name == name else None
+def _operands(call, dtype):
+    """Yield operands of a drawn call whose data has a type, as have any of those in float32.
+
+    A bias or a scale may have another type than the data. Operands after the first are constant.
+    """
+
+    def tensor(value, dtype, is_first):
+        return Tensor(value.shape, dtype, None if is_first else value.astype(numpy_type(dtype)))
+
+    drawn = [str((value[0] if isinstance(value, list) else value).dtype) for value in call.values]
+    data = next(k for k, each in enumerate(drawn) if each != "bool")
+    choices = [{each, dtype or each} if each == "float32" else {each} for each in drawn]
+    choices[data] = {dtype or drawn[data]}
+    for types in itertools.product(*choices):
+        yield [
+            (
+                tuple(tensor(each, t, k + n == 0) for n, each in enumerate(value))
+                if isinstance(value, list)
+                else tensor(value, t, k == 0)
+            )
+            for k, (value, t) in enumerate(zip(call.values, types))
+        ]
+
+
+def _view(name, args, attrs):
+    """Return a call of an op for its rule."""
+    attrs = TABLE[name].attributes(SimpleNamespace(**attrs))
+    result = infer(name, args, attrs)
+    return OpView(name, args, result if isinstance(result, tuple) else (result,), attrs)
 
 
 def graphs(name):
@@ -176,111 +168,67 @@ def template(reason):
     return re.sub(r"\b[DHW]=", "", re.sub(r"\balong [DHW]\b", "along an axis", reason))
 
 
-def _reasons(mod, name):
-    """Return what the policy says about the calls of an op in a module."""
-    return set(dnnl.offload_report(mod).reasons.get(name, {}))
-
-
-def _in_layout(call, key, layout):
-    """Return a module of the same call with another layout of one operand."""
-    function = op(call.op.name)
-    names = [name for name in inspect.signature(function).parameters if hasattr(call.attrs, name)]
-    attrs = {name: getattr(call.attrs, name) for name in names}
-    # Some of Relay's functions take a tuple, but no array.
-    attrs.update({name: tuple(x) for name, x in attrs.items() if isinstance(x, tvm.ir.Array)})
-    letters, place = str(attrs[key]), LAYOUTS[key]
-    shapes = [[int(dim) for dim in arg.checked_type.shape] for arg in call.args]
-    shapes[place] = [shapes[place][letters.index(letter)] for letter in layout]
-    args = [relay.var(f"x{i}", shape=shape) for i, shape in enumerate(shapes)]
-    expr = function(*args, **{**attrs, key: layout})
-    return relay.transform.InferType()(tvm.IRModule.from_expr(expr))
-
-
-def layouts(call):
-    """Return a text of the layouts that the policy accepts in the place of a call's own."""
-    texts = []
-    for key in LAYOUTS:
-        if not hasattr(call.attrs, key):
+def layouts(view):
+    """Return a text of the layouts that the rule accepts in the place of a call's own."""
+    texts, (spec, attrs) = [], (TABLE[view.name], vars(view.attrs))
+    for attr in spec.attrs:
+        if attr.name not in LAYOUTS:
             continue
-        orders = ["".join(order) for order in itertools.permutations(getattr(call.attrs, key))]
+        place, letters = LAYOUTS[attr.name], attrs[attr.name]
+        orders = ["".join(order) for order in itertools.permutations(letters)]
         accepted = []
         for layout in orders:
+            args = list(view.args)
+            dims = [args[place].shape[letters.index(letter)] for letter in layout]
+            value = None if place == 0 else np.ones(dims, "float32")
+            args[place] = Tensor(tuple(dims), args[place].dtype, value)
             try:
-                mod = _in_layout(call, key, layout)
-            # Relay itself has no type for some.
+                is_legal = spec.reason(_view(view.name, args, {**attrs, attr.name: layout})) is None
+            # Some have no type.
             except Exception:  # pylint: disable=broad-except
                 continue
-            if READY in _reasons(mod, call.op.name):
+            if is_legal:
                 accepted.append(layout)
-        usual = next(attr.default for attr in TABLE[call.op.name].attrs if attr.name == key)
         is_any = len(accepted) == len(orders)
-        texts.append(f"any order of `{usual}`" if is_any else _texts(sorted(accepted)))
+        texts.append(f"any order of `{attr.default}`" if is_any else _texts(sorted(accepted)))
     return "; ".join(texts)
 
 
 class Support:
-    """What the rules of an op, virtual or not, accept.
+    """What the rule of an op accepts.
 
-    An op is asked about calls that are drawn at random, in float32. The first few that are
-    accepted are asked about again in each other type, with the same shapes and attributes.
+    It is asked about calls that its row draws. The first few that are accepted are asked about
+    again in each type, with the same shapes and attributes.
     """
 
     def __init__(self, spec):
-        self.spec, self.name = spec, spec.name
-        self.dtypes, self.refused, self.accepted = set(), set(), None
-        if self.name.startswith("qnn."):
-            self.dtypes = {dtype for dtype in DTYPES if self._accepts_quantized(dtype)}
-            return
-        if self.name.startswith("dnnl."):
-            self.dtypes = {dtype for dtype in DTYPES if self._accepts_virtual(dtype)}
-            return
-        ready = []
+        self.spec, self.refused, self.accepted = spec, set(), []
         for seed in SEEDS:
-            reason = self._reason(seed, DTYPES[0])
+            reason, view = self._ask(seed)
             if reason is None:
-                ready.append(seed)
+                self.accepted.append((seed, view))
             elif reason:
                 self.refused.add(template(reason))
-        for dtype in DTYPES:
-            if any(self._reason(seed, dtype) is None for seed in ready[:FEW]):
-                self.dtypes.add(dtype)
-        if ready:
-            self.accepted = _call(self.name, ready[0], DTYPES[0])
+        asked = [seed for seed, _ in self.accepted[:FEW]]
+        self.dtypes = {t for t in DTYPES if any(self._ask(seed, t)[0] is None for seed in asked)}
 
-    def _accepts_quantized(self, dtype):
-        """Whether the rule of a quantize or a dequantize accepts data of a type."""
-        data = relay.var("data", shape=(2, 3), dtype=dtype)
-        call = op(self.name.replace("qnn.", "qnn.op."))(data, relay.const(1.0), relay.const(0))
-        try:
-            mod = relay.transform.InferType()(tvm.IRModule.from_expr(call))
-        # Relay itself has these for some types only.
-        except tvm.TVMError:
-            return False
-        return self.spec.reason(view_of(mod["main"].body)) is None
-
-    def _accepts_virtual(self, dtype):
-        """Whether the rule of a virtual op accepts an operand of a type."""
-        given, attrs = OPERANDS.get(self.name, ([(2, 3)], {}))
-        operands = []
-        for each in given:
-            if isinstance(each, tuple):
-                value = np.ones(each, "float32") if operands else None
-                operands.append(Tensor(each, dtype, value))
-            else:
-                operands.append(Tensor(each.shape, str(each.dtype), each))
-        results = operands[:1] * (1 + states_of(self.name) if self.name in GATES else 1)
-        view = OpView(self.name, operands, tuple(results), SimpleNamespace(**attrs))
-        return self.spec.reason(view) is None
-
-    def _reason(self, seed, dtype):
-        """Return what the rule says of a call: None if it accepts it, "" if Relay refuses it."""
-        call = _call(self.name, seed, dtype)
-        return "" if call is None else self.spec.reason(view_of(call))
+    def _ask(self, seed, dtype=None):
+        """Return what the rule says of a drawn call, "" if that has no type, and the call."""
+        call, reason, view = self.spec.draw(Draw(seed)), "", None
+        for args in _operands(call, dtype):
+            try:
+                view = _view(self.spec.name, args, call.attrs)
+            except (TypeError, ValueError):
+                continue
+            reason = self.spec.reason(view)
+            if reason is None:
+                break
+        return reason, view
 
     @property
     def layouts(self):
         """The layouts that are accepted, as a text."""
-        return "" if self.accepted is None else layouts(self.accepted)
+        return layouts(self.accepted[0][1]) if self.accepted else ""
 
 
 def _row(support):
@@ -300,7 +248,7 @@ def _row(support):
 def _composite_row(name, root):
     """Return the cells of a composite, whose operands are those of its root."""
     dtypes = _texts(dtype for dtype in DTYPES if dtype in root.dtypes)
-    return [f"`{name}`", dtypes, "", f"as `{root.name}`", "", "a whole composite", ""]
+    return [f"`{name}`", dtypes, "", f"as `{root.spec.name}`", "", "a whole composite", ""]
 
 
 def _table(titles, rows):
