@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks the whole checkout: format, types, licence headers, file sizes, forbidden strings.
 
-The tools are black, ruff, clang-format, cpplint and mypy. The C++ must compile without a warning
+The tools are ruff, clang-format, cpplint and mypy. The C++ must compile without a warning
 against the headers of the newest oneDNN that is supported.
 """
 
@@ -25,7 +25,7 @@ def commands(layout, files, fix):
     cpp = [str(path) for path in files if path.suffix in CPP]
     ours = [str(path) for path in files if path.suffix in CPP and path.parts[0] == "src"]
     tools = [
-        ["black", "."] if fix else ["black", "--check", "."],
+        ["ruff", "format", "--quiet", *([] if fix else ["--check"]), "."],
         ["ruff", "check", "--quiet", "--output-format=concise", *(["--fix"] if fix else []), "."],
         ["clang-format", *(["-i"] if fix else ["--dry-run", "--Werror"]), *cpp],
         # As TVM's own lint does.

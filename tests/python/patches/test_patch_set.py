@@ -94,9 +94,9 @@ def test_patch_keeps_the_rules(path):
     assert sum(line.startswith("--- ") for line in lines) == 1, "one concern in one file"
     for hunk in hunks(patch):
         marks = "".join(line[0] for line in hunk)
-        assert re.fullmatch(
-            r" {3}\++( +\++)* {3}", marks
-        ), "a hook only adds, three lines around it"
+        assert re.fullmatch(r" {3}\++( +\++)* {3}", marks), (
+            "a hook only adds, three lines around it"
+        )
 
 
 def hunks(patch):

@@ -110,9 +110,9 @@ def assert_within_one_step(got, want):
     """
     difference = np.abs(got.astype("int32") - want.astype("int32"))
     share = float((difference > 0).mean())
-    assert (
-        got.dtype == want.dtype and difference.max() <= 1 and share <= 0.02
-    ), f"{share:.1%} of the elements differ, by up to {difference.max()} steps"
+    assert got.dtype == want.dtype and difference.max() <= 1 and share <= 0.02, (
+        f"{share:.1%} of the elements differ, by up to {difference.max()} steps"
+    )
     return share
 
 

@@ -261,9 +261,9 @@ class Graph:
             assert node.current is node, f"{node} is read, but {node.current} is in its place"
             for operand in node.operands:
                 assert operand.is_live and operand.number < i, f"{node} reads {operand} too early"
-                assert operand.users.count(node) == node.operands.count(
-                    operand
-                ), f"{operand} does not know that {node} reads it"
+                assert operand.users.count(node) == node.operands.count(operand), (
+                    f"{operand} does not know that {node} reads it"
+                )
             for user in node.users:
                 assert node in user.operands, f"{user} does not read {node}"
             if node.is_call and has_row(node.name):

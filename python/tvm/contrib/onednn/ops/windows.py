@@ -120,9 +120,12 @@ def taps_of(
 ) -> Iterator[tuple[tuple[int, ...], tuple[slice, ...]]]:
     """Yield each tap of a window, and where `counts` windows have it in their data."""
     for tap in np.ndindex(*sizes):
-        yield tap, tuple(
-            slice(t * gap, t * gap + (count - 1) * stride + 1, stride)
-            for t, gap, count, stride in zip(tap, dilation, counts, strides)
+        yield (
+            tap,
+            tuple(
+                slice(t * gap, t * gap + (count - 1) * stride + 1, stride)
+                for t, gap, count, stride in zip(tap, dilation, counts, strides)
+            ),
         )
 
 

@@ -132,10 +132,10 @@ NOT_A_BIAS = {
     ),
     "conv2d-float64-bias": (
         {},
-        lambda: relay.nn.conv2d(
-            var("x", *NCHW, dtype="float64"), const(8, 8, 1, 1, dtype="float64")
-        )
-        + const(8, 1, 1, dtype="float64"),
+        lambda: (
+            relay.nn.conv2d(var("x", *NCHW, dtype="float64"), const(8, 8, 1, 1, dtype="float64"))
+            + const(8, 1, 1, dtype="float64")
+        ),
     ),
 }
 

@@ -81,12 +81,14 @@ FORMULAS = {
     ),
     "fast-gelu-onnx": (
         "gelu_tanh",
-        lambda x, c: (c(0.5) * x)
-        * (
-            c(1.0)
-            + relay.tanh(
-                c(math.sqrt(2 / math.pi)) * x
-                + c(0.044715 * math.sqrt(2 / math.pi)) * relay.power(x, c(3.0))
+        lambda x, c: (
+            (c(0.5) * x)
+            * (
+                c(1.0)
+                + relay.tanh(
+                    c(math.sqrt(2 / math.pi)) * x
+                    + c(0.044715 * math.sqrt(2 / math.pi)) * relay.power(x, c(3.0))
+                )
             )
         ),
         gelu_tanh,
@@ -98,9 +100,9 @@ FORMULAS = {
     ),
     "gelu-new-products": (
         "gelu_tanh",
-        lambda x, c: c(0.5)
-        * x
-        * (c(1.0) + relay.tanh(x * c(0.7978845608) * (c(1.0) + c(0.044715) * x * x))),
+        lambda x, c: (
+            c(0.5) * x * (c(1.0) + relay.tanh(x * c(0.7978845608) * (c(1.0) + c(0.044715) * x * x)))
+        ),
         gelu_tanh,
     ),
     "silu": ("swish", lambda x, c: x * relay.sigmoid(x), lambda x: x * sigmoid(x)),

@@ -93,8 +93,9 @@ def test_precision():
     assert (report.partitions, report.offloaded) == (1, report.total), f"{report}\n{partitioned}"
     assert report.composites["dnnl.dense_gelu_erf"] == 1
     assert re.search(r"nn.softmax\(%\d+\) /\* ty=Tensor\[\(2, 64\), bfloat16\]", str(partitioned))
-    (got,), (want,) = direct.run(partitioned, {"x": data}), direct.run(
-        mod, {"x": data}, opt_level=1
+    (got,), (want,) = (
+        direct.run(partitioned, {"x": data}),
+        direct.run(mod, {"x": data}, opt_level=1),
     )
     assert got.dtype == "float32"
     diff = testing.difference([got], [want]).relative

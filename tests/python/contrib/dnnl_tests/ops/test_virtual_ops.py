@@ -98,12 +98,14 @@ NEAR_MISSES = {
     "gelu-other-one": lambda x: x * F(0.5) * (F(0.999) + relay_sqrt2(x)),
     "gelu-shifted": lambda x: x * F(0.5) * (F(1.0) + relay_sqrt2(x + F(0.1))),
     "gelu-minus": lambda x: x * F(0.5) * (F(1.0) - relay_sqrt2(x)),
-    "gelu-tanh-short": lambda x: x
-    * F(0.5)
-    * (F(1.0) + relay.tanh(F(0.7979) * (x + F(0.044715) * relay.power(x, F(3.0))))),
-    "gelu-tanh-square": lambda x: x
-    * F(0.5)
-    * (F(1.0) + relay.tanh(F(0.7978845608) * (x + F(0.044715) * relay.power(x, F(2.0))))),
+    "gelu-tanh-short": lambda x: (
+        x * F(0.5) * (F(1.0) + relay.tanh(F(0.7979) * (x + F(0.044715) * relay.power(x, F(3.0)))))
+    ),
+    "gelu-tanh-square": lambda x: (
+        x
+        * F(0.5)
+        * (F(1.0) + relay.tanh(F(0.7978845608) * (x + F(0.044715) * relay.power(x, F(2.0)))))
+    ),
     "silu-shifted": lambda x: x * relay.sigmoid(x + F(0.1)),
     "silu-twice": lambda x: F(2.0) * (x * relay.sigmoid(x)) * x,
     "hard-swish-bound": lambda x: x * relay.clip(x + F(3.0), 0.0, 5.0) / F(6.0),

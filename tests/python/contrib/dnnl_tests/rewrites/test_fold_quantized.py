@@ -134,9 +134,11 @@ def test_through_the_patterns():
     names = []
     relay.analysis.post_order_visit(
         merged["main"],
-        lambda expr: isinstance(expr, relay.Function)
-        and expr.attrs
-        and names.append(str(expr.attrs["Composite"])),
+        lambda expr: (
+            isinstance(expr, relay.Function)
+            and expr.attrs
+            and names.append(str(expr.attrs["Composite"]))
+        ),
     )
     assert names == ["dnnl.qnn.conv2d_bias_quantize"]
 

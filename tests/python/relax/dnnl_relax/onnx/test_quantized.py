@@ -70,8 +70,9 @@ def conv_operands(
 ):
     """The operands of a QLinearConv with 4 channels in and 8 out, and its attributes."""
     x_zero = 131 if x == "uint8" else -7
-    data, weight = ints(2, 4, *size, dtype=x), ints(
-        8, 4 // attrs.get("group", 1), *kernel, dtype=w, seed=1
+    data, weight = (
+        ints(2, 4, *size, dtype=x),
+        ints(8, 4 // attrs.get("group", 1), *kernel, dtype=w, seed=1),
     )
     scale = real(scales, low=0.005, high=0.02, seed=2) if scales > 1 else f32(0.01)
     zero = np.full(np.shape(scale), w_zero, w)

@@ -273,9 +273,9 @@ class Branches:
     """Two branches between ops that oneDNN runs, of which it runs none."""
 
     @R.function
-    def main(
-        x: R.Tensor((2, 8), "float32"), is_first: R.Tensor((), "bool")
-    ) -> R.Tensor((2, 8), "float32"):
+    def main(x: R.Tensor((2, 8), "float32"), is_first: R.Tensor((), "bool")) -> R.Tensor(
+        (2, 8), "float32"
+    ):
         y = R.tanh(x)
         if is_first:
             z = R.add(R.nn.relu(y), y)

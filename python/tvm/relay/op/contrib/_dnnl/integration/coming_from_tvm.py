@@ -21,9 +21,7 @@ from __future__ import annotations
 import dis
 from types import FrameType
 
-_PATTERNS = (
-    "the rows in `onednn/ops/` define what is fused; " "`pattern_table()` returns the patterns"
-)
+_PATTERNS = "the rows in `onednn/ops/` define what is fused; `pattern_table()` returns the patterns"
 _CHECKS = "the rules in `onednn/ops/` check each op; `offload_report(mod)` lists their reasons"
 _LAYOUTS = "none needed: oneDNN chooses the layouts when the runtime prepares the model"
 _READERS = "read it from the `relay.Call` directly"
