@@ -33,15 +33,18 @@ MOST_WORKERS = 8
 # Words of pytest that want the tests in this process, or say themselves how they are shared out.
 ONE_PROCESS = ("-n", "-s", "--pdb", "--trace", "--capture", "--co", "--dist", "--numprocesses")
 # What --codegen c_src leaves out, beside most cases of composites (`sample`): the policy, which
-# knows no codegen, hundreds of ONNX cases, those of the bases of other codegens, and what chooses
-# the codegen itself. Of each op, `graphs/test_infer.py` runs calls as C source, in one library.
+# knows no codegen, hundreds of ONNX cases, those of the bases of other codegens, what chooses the
+# codegen itself, files of libraries and functions of sizes. Of each op, `graphs/test_infer.py` runs
+# calls as C source, in one library.
 ANY_CODEGEN = (
     *(
         quick.STAGES + stage
         for stage in ("ops", "partition", "rewrites", "report", "onnx", "graphs", "c_source")
     ),
-    quick.STAGES + "integration/test_coming_from_tvm.py",
-    quick.STAGES + "integration/test_target_threads.py",
+    *(
+        f"{quick.STAGES}integration/test_{name}.py"
+        for name in ("aot", "cache", "coming_from_tvm", "shape_functions", "target_threads")
+    ),
     quick.BACKEND + "test_ccompiler.py",
     quick.BACKEND + "test_json_runtime.py",
 )

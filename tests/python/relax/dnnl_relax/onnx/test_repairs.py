@@ -94,8 +94,9 @@ def test_dequantize_of_blocks(is_constant):
     check("DequantizeLinear", operands, wanted, consts=consts, opset=21, axis=1, block_size=2)
 
 
-@pytest.mark.parametrize("mode", ["linear", "nearest", "cubic"])
-@pytest.mark.parametrize("shape", [(1, 4), (4, 1), (1, 1)], ids=str)
+@pytest.mark.parametrize(
+    "shape, mode", [((1, 4), "linear"), ((4, 1), "nearest"), ((1, 1), "cubic")], ids=str
+)
 def test_a_reflected_axis_of_one_element(shape, mode):
     """Each position of it reads the element."""
     x, grid = normal(1, 2, *shape), np.zeros((1, 1, 4, 2), "float32")
