@@ -18,12 +18,14 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from ..ir.node import Node
 from ..ir.op_view import Tensor
 from ..ops.copy import MAX_LINES
-from ..ops.tensors import ints
+from ..ops.tensors import ints, text_of_shape
 from .maker import Maker, UnsupportedOp, check_moved
 
 
@@ -206,6 +208,25 @@ def _mirrored_pad(make: Maker, node: Node) -> Node | None:
     return data
 
 
+def _gather_elements(make: Maker, node: Node) -> Node:
+    """Write a gather of elements by constant indices as a `take` of the flattened data."""
+    data, indices = node.operands
+    check_moved(node)
+    if not indices.is_constant:
+        raise UnsupportedOp("the indices are not constant")
+    shape = data.tensor.shape
+    if None in shape:
+        raise UnsupportedOp(f"the shape {text_of_shape(shape)} is open")
+    axis, values = node.attrs.axis % len(shape), indices.value
+    if not values.size or values.min() < 0 or values.max() >= shape[axis]:
+        raise UnsupportedOp(f"there is no index, or one is out of range of axis {axis}")
+    positions = list(np.indices(values.shape))
+    positions[axis] = values
+    order = np.ravel_multi_index(tuple(positions), shape)
+    flat = make.reshape(data, [math.prod(shape)])
+    return make.reshape(_ordered(make, node, flat, 0, order.ravel()), node.tensor.dims)
+
+
 def _ordered(make: Maker, node: Node, data: Node, axis: int, order) -> Node:
     """Permute the elements along an axis."""
     dims = list(data.tensor.dims)
@@ -229,4 +250,6 @@ COPIES = {
     **{f"{prefix}{name}": write for name, write in _OPS.items() for prefix in ("", "relax.")},
     "reverse": _flip,
     "relax.flip": _flip,
+    "gather": _gather_elements,
+    "relax.gather_elements": _gather_elements,
 }

@@ -18,6 +18,7 @@
 
 import numpy as np
 import pytest
+import tvm
 from tvm import relay
 from tvm.relay.op.contrib import dnnl
 from tvm.testing import dnnl as testing
@@ -158,3 +159,16 @@ def test_data_of_other_open_dimensions():
     for batch, length in ((1, 5), (3, 2)):
         x = rand(2, batch, 4, length, 8)
         testing.assert_close(run({"x": x}), [np.maximum(np.tanh(x[1]), 0)])
+
+
+def test_elements_of_constant_indices():
+    """A gather of elements by constants is a `take` of the flattened data."""
+    data, x = relay.var("x", shape=(3, 5)), rand(3, 5)
+    indices = np.array([[4, 0], [1, 1], [2, 3]])
+    items = relay.gather(relay.tanh(data), 1, relay.const(indices))
+    mod = tvm.IRModule.from_expr(relay.Function([data], relay.nn.relu(items)))
+    model = dnnl.compile(mod, prune=False, strict=True)
+    assert (model.report.offloaded, model.report.partitions) == (model.report.total, 1)
+    reference = np.maximum(np.take_along_axis(np.tanh(x), indices, 1), 0)
+    # tanh of oneDNN is accurate to a few bits.
+    np.testing.assert_allclose(model(x), reference, rtol=0, atol=2e-6)

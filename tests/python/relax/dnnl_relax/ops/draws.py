@@ -304,6 +304,16 @@ def _take(d):
     return op.take(d.data(shape), indices, axis, d.choice(("fast", mode)))
 
 
+def _gather_elements(d):
+    shape = d.shape(1, 2, 3)
+    axis = d.axis(shape)
+    sizes = [d.choice((1, size)) if i != axis else d.choice(SIZES) for i, size in enumerate(shape)]
+    if d.chance(0.2):
+        return op.gather_elements(d.data(shape), d.var(sizes, "int64"), axis)
+    indices = d.numbers.integers(0, shape[axis], sizes)
+    return op.gather_elements(d.data(shape), relax.const(indices, "int64"), axis)
+
+
 def _repeat(d):
     shape = d.shape(1, 2, 3, 4)
     return op.repeat(d.data(shape), d.choice((1, 2, 3)), d.choice((None, d.axis(shape))))
@@ -345,6 +355,7 @@ DRAWS = {
     "dequantize": _dequantize,
     "expand_dims": _expand_dims,
     "flip": _flip,
+    "gather_elements": _gather_elements,
     "layout_transform": _layout_transform,
     "matmul": _matmul,
     "nn.attention": _attention,

@@ -207,6 +207,25 @@ def test_slices_in_reverse(axis, begin, end, step):
     np.testing.assert_array_equal(got, np.maximum(x[tuple(index)], 0))
 
 
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_elements_of_constant_indices(axis):
+    """As of the relative positions of ProphetNet."""
+    x = rand(4, 5, 6)
+    indices = np.random.default_rng(0).integers(0, x.shape[axis], (3, 4, 5))
+
+    def build(builder, data):
+        items = builder.emit(op.gather_elements(data, relax.const(indices, "int64"), axis))
+        return op.nn.relu(items)
+
+    partitioned = tvm_dnnl.partition_for_dnnl(module(build, var("x", 4, 5, 6)), prune=False)
+    report = tvm_dnnl.offload_report(partitioned)
+    assert (report.reasons, report.partitions) == ({}, 1)
+    (got,) = run(compiled(partitioned), x)
+    places = list(np.indices(indices.shape))
+    places[axis] = indices
+    np.testing.assert_array_equal(got, np.maximum(x[tuple(places)], 0))
+
+
 @pytest.mark.parametrize("mode", ["reflect", "edge"])
 def test_pads_of_many_lines(mode):
     """As of the short-time Fourier transform of a voice detector."""

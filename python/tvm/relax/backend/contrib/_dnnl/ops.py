@@ -159,6 +159,7 @@ ROWS: dict[str, Row] = {
     "relax.repeat": composed("repeats", "axis"),
     "relax.tile": composed("repeats"),
     "relax.flip": composed("axis"),
+    "relax.gather_elements": composed("axis"),
     **{f"relax.{name}": composed() for name in LOGICAL},
     "relax.round": unary("dnnl.round"),
     "relax.where": same("where"),
