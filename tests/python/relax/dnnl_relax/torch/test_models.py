@@ -216,14 +216,15 @@ def test_mixtral(length):
 class Routed(nn.Module):
     """Two experts of a token, by the op that transformers has for groups of rows."""
 
-    def __init__(self, is_sorted_back):
+    def __init__(self, is_sorted_back, choose=None):
         super().__init__()
+        self.choose = choose or (lambda logits: logits.softmax(-1).topk(2))
         self.router = nn.Parameter(torch.randn(8, 4))
         self.weight, self.bias = nn.Parameter(torch.randn(4, 8, 6)), nn.Parameter(torch.randn(4, 6))
         self.is_sorted_back = is_sorted_back
 
     def forward(self, x):
-        weights, experts = (x @ self.router).softmax(-1).topk(2)
+        weights, experts = self.choose(x @ self.router)
         scores = (x @ self.router).gather(1, experts)
         ids, order = experts.reshape(-1).sort()
         offsets = torch.histc(ids.float(), 4, 0, 3).cumsum(0, dtype=torch.int32)
@@ -245,6 +246,30 @@ def test_routed_rows(is_sorted_back):
     calls = [(torch.randn(7, 8),) for _ in range(2)]
     (offloaded, total, _), _ = check(Routed(is_sorted_back).eval(), *calls, prune=False)
     assert (offloaded == total) == is_sorted_back
+
+
+def one_after_the_other(logits):
+    """Choose the largest, and the largest of the others, as PhiMoE does."""
+    weights, experts = [], []
+    for _ in range(2):
+        largest, index = logits.max(-1, keepdim=True)
+        experts.append(index)
+        close = logits.masked_fill(largest - logits > 1.0, float("-inf"))
+        weights.append(close.softmax(-1).gather(-1, index))
+        logits = logits.scatter(-1, index, float("-inf"))
+    return torch.cat(weights, -1), torch.cat(experts, -1)
+
+
+def test_experts_chosen_one_after_the_other():
+    if is_4():
+        pytest.skip("it has no such op")
+    importlib.import_module("transformers.integrations.moe")
+    calls = [(torch.randn(7, 8),) for _ in range(2)]
+    # The largest elements of several may be equal: the first one is chosen.
+    calls.append((torch.zeros(7, 8),))
+    model = Routed(True, one_after_the_other).eval()
+    (offloaded, total, count), _ = check(model, *calls, prune=False)
+    assert (offloaded, count) == (total, 1)
 
 
 def test_swin():

@@ -32,6 +32,9 @@ from .selections import grouped_ops
 
 _CHECK = aten._assert_tensor_metadata.default
 _VIEWS = aten.view.default, aten.reshape.default
+_CAT = aten.cat.default
+_CONCATS = _CAT, aten.concat.default
+_BY_PLACE = aten.gather.default, aten.scatter.value
 #: Ops of rows, but along the first axis.
 _ALONG = {
     aten.slice.Tensor: "dim",
@@ -128,27 +131,55 @@ class _Mixture:
         source, pairs = self.ids, shape(self.ids)[0]
         while source.target in _VIEWS:
             source = source.args[0]
-        top = source.args[0] if source.target is operator.getitem else source
-        if top.target is not aten.topk.default or not _is_of_rows(top, self.experts):
+        parts = source.args[0] if source.target in _CONCATS else [source]
+        if not all(_is_of_rows(each, self.experts) for each in parts) or (
+            len(parts) > 1 and argument(source, "dim") not in (-1, 1)
+        ):
             with self.ids.graph.inserting_after(self.ids):
                 ids = _call(aten.unsqueeze.default, self.ids, 1)
             with self.ids.graph.inserting_after(ids):
                 every = ids.graph.call_function(aten.arange.default, (self.experts,))
             with self.ids.graph.inserting_after(every):
                 return _call(aten.eq.Tensor, ids, every)
-        with top.graph.inserting_before(top):
-            mask = _top(top)
-            for result in top.users:
-                if result.args[1] == 0:
-                    x = _call(aten.unsqueeze.default, top.args[0], 1)
-                    result.replace_all_uses_with(_selected(mask, x, 2))
-            merged = _call(aten.reshape.default, mask, [pairs, self.experts])
-        for node in list(source.users):
-            if node.target is aten.gather.default and shape(node.args[0]) == shape(top.args[0]):
-                with node.graph.inserting_before(node):
-                    x = _call(aten.unsqueeze.default, node.args[0], 1)
-                    node.replace_all_uses_with(_selected(mask, x, 2))
-        return merged
+        masks = [_selection(each) for each in parts]
+        with source.graph.inserting_before(source):
+            mask = masks[0] if len(masks) == 1 else source.graph.call_function(_CAT, (masks, 1))
+            _read_by_mask(source, mask, self.experts)
+            return _call(aten.reshape.default, mask, [pairs, self.experts])
+
+
+def _selection(index: Node) -> Node:
+    """Return whether the largest element of a rank, the second axis, is at a place, the third."""
+    top = index.args[0]
+    x, is_topk = top.args[0], top.target is aten.topk.default
+    with top.graph.inserting_before(top):
+        mask = _top(x, top.args[1] if is_topk else 1)
+        for result in top.users if is_topk else ():
+            if result.args[1] == 0:
+                row = _call(aten.unsqueeze.default, x, 1)
+                result.replace_all_uses_with(_selected(mask, row, 2))
+    _read_by_mask(index, mask, shape(x)[1])
+    return mask
+
+
+def _read_by_mask(index: Node, mask: Node, experts: int) -> None:
+    """Let what gathers or assigns elements of rows by the places of a mask read the mask."""
+    rows, count = shape(index)
+    for node in list(index.users):
+        is_along = node.target in _BY_PLACE and argument(node, "dim") in (-1, 1)
+        if not is_along or shape(node.args[0]) != (rows, experts):
+            continue
+        with node.graph.inserting_before(node):
+            if node.target is aten.gather.default:
+                row = _call(aten.unsqueeze.default, node.args[0], 1)
+                node.replace_all_uses_with(_selected(mask, row, 2))
+            elif count == 1:
+                one = _call(aten.reshape.default, mask, [rows, experts])
+                value = _call(aten.full_like.default, node.args[0], argument(node, "value"))
+                new = _call(aten.where.self, one, value, node.args[0])
+                # The next largest element may be chosen from it.
+                new.meta = dict(node.meta)
+                node.replace_all_uses_with(new)
 
 
 def _only(nodes, target=None) -> Node | None:
@@ -190,16 +221,24 @@ def _is_by_row(node: Node) -> bool:
     return torch.Tag.pointwise in getattr(node.target, "tags", ())
 
 
-def _is_of_rows(top: Node, experts: int) -> bool:
-    """Whether the largest elements are those of rows of the experts."""
+def _is_of_rows(index: Node, experts: int) -> bool:
+    """Whether a node has the places of the largest elements of rows of the experts."""
+    if index.target is not operator.getitem or index.args[1] != 1:
+        return False
+    top = index.args[0]
+    if top.target is aten.topk.default:
+        is_largest = argument(top, "largest")
+    else:
+        is_largest = top.target is aten.max.dim and argument(top, "keepdim")
+    if not is_largest or argument(top, "dim") not in (-1, 1):
+        return False
     sizes = shape(top.args[0])
-    along = argument(top, "dim") in (-1, 1) and argument(top, "largest")
-    return along and len(sizes) == 2 and sizes[1] == experts
+    return len(sizes) == 2 and sizes[1] == experts
 
 
-def _top(top: Node) -> Node:
+def _top(x: Node, count: int) -> Node:
     """Return whether the largest element of a rank, the second axis, is at a place, the third."""
-    graph, x = top.graph, top.args[0]
+    graph = x.graph
     size, dtype = shape(x)[1], x.meta["val"].dtype
     ones = graph.call_function(aten.ones.default, ([size, size],), {"dtype": dtype})
     earlier = _call(aten.tril.default, ones, -1)
@@ -208,7 +247,7 @@ def _top(top: Node) -> Node:
     equal = _call(aten.where.ScalarOther, _call(aten.ge.Tensor, other, own), earlier, 0.0)
     before = _call(aten.where.ScalarSelf, _call(aten.gt.Tensor, other, own), 1.0, equal)
     rank = _call(aten.sum.dim_IntList, before, [-1])
-    every = graph.call_function(aten.arange.default, (top.args[1],), {"dtype": dtype})
+    every = graph.call_function(aten.arange.default, (count,), {"dtype": dtype})
     every = _call(aten.unsqueeze.default, every, 1)
     return _call(aten.eq.Tensor, _call(aten.unsqueeze.default, rank, 1), every)
 
