@@ -92,6 +92,7 @@ ROWS = [
         numpy=_expert_dense,
         draw=_draw_expert_dense,
         heavy=True,
+        only_float32=True,
         flops=expert_flops,
         relax="",
     ),

@@ -130,6 +130,8 @@ class OpSchema:
     grows : bool
         Whether an element of the result may be so much larger than the operands that float16 does
         not hold it.
+    only_float32 : bool
+        Whether the op has no reduced precision: with the option `precision` it stays in float32.
     typed_operands : int | None
         For an op that computes in float32 whatever it reads: how many operands have the data type
         of the result. The others, such as masks, remain in float32 in reduced precision.
@@ -177,6 +179,7 @@ class OpSchema:
     flops: Callable[[OpView], int] = result_elements
     padding: str | None = None
     grows: bool = False
+    only_float32: bool = False
     typed_operands: int | None = None
     normalizes: bool = False
     is_not_negative: Callable[[OpView], bool] | None = None

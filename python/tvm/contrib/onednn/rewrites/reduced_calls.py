@@ -136,7 +136,9 @@ class ReducedCalls:
         """Whether oneDNN runs a float32 call and the reduced type can represent its constants."""
         dtype = self.rules.options.precision
         spec = self.rules.ops.get(call.name) if call.is_call else None
-        if spec is None or spec.name == "cast" or (spec.grows and dtype == "float16"):
+        if spec is None or spec.name == "cast" or spec.only_float32:
+            return False
+        if spec.grows and dtype == "float16":
             return False
         # Their states stay in float32, see `narrow_layers`.
         if spec.name in GATES or self._is_residual_sum(call):

@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 import tvm_dnnl
 from tvm import relax
+from tvm.contrib.onednn import cpu
 from tvm.relax import op
 
 from dnnl_relax.modules import compiled, composites, module, partitions, rand, run, var
@@ -86,3 +87,37 @@ def test_what_is_no_selection():
     (got,) = run(compiled(mod), x, scores)
     others = (scores <= 0.5).sum(1, keepdims=True)
     np.testing.assert_allclose(got, expected(x, scores) + others, rtol=0, atol=5e-6)
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "float16"])
+def test_reduced_precision(precision, monkeypatch):
+    """Fewer rows than experts, and open ones, stay in float32; what follows them does not."""
+    weight = relax.const(rand(UNITS, 64, seed=3))
+
+    def build(builder, x, scores):
+        rows = builder.emit(mixture()(builder, x, scores))
+        return op.matmul(rows, weight)
+
+    monkeypatch.setattr(cpu, "computes", lambda dtype: True)
+    for rows, is_fused in ((EXPERTS - 1, True), ("rows", True), (EXPERTS, False)):
+        mod = module(build, var("x", rows, COLUMNS), var("scores", rows, EXPERTS))
+        mod = tvm_dnnl.partition_for_dnnl(mod, precision=precision, prune=False)
+        report = tvm_dnnl.offload_report(mod)
+        assert composites(mod)["dnnl.expert_dense"] == is_fused
+        assert (report.reasons, report.partitions) == ({}, 1)
+        assert f'dtype="{precision}"' in mod.script()
+
+
+def test_reduced_precision_runs():
+    """On a CPU that computes in bfloat16; `auto` chooses float32 on any other."""
+    precision = "bfloat16" if cpu.computes("bfloat16") else "auto"
+    for rows in (3, 41):
+        x, scores = drawn(rows, 0.5)
+        mod = module(mixture(), var("x", *x.shape), var("scores", *scores.shape))
+        mod = tvm_dnnl.partition_for_dnnl(mod, precision=precision)
+        assert partitions(mod) == 1
+        (got,) = run(compiled(mod), x, scores)
+        want = expected(x, scores)
+        # bfloat16 has 8 bits.
+        tolerance = np.abs(want).max() * 2.0**-6 if precision == "bfloat16" else 5e-6
+        np.testing.assert_allclose(got, want, rtol=0, atol=tolerance)
