@@ -132,6 +132,24 @@ def test_a_rewrite_whose_ops_cannot_be_written_is_skipped(monkeypatch):
     assert done.written == ["sigmoid"] * SIZE
 
 
+def test_an_op_that_stands_for_several_is_replaced_with_them(monkeypatch):
+    """It reads another node than they do, which goes with it."""
+
+    def fuse_tanh(graph, rules):
+        for node in graph.nodes:
+            if node.name == "tanh":
+                read = graph.call("abs", node.operands, node)
+                graph.fuse_into(node, graph.call("exp", [read], node))
+
+    monkeypatch.setattr(pipeline, "simplify", fuse_tanh)
+    rules, failures = Rules(TABLE, LENIENT), {}
+    with pytest.warns(PartitionWarning, match="writing exp failed: data must be float"):
+        done = offload(lambda: chain([10, 60]), write_all_but("exp"), rules, "f", failures)
+    done.graph.verify()
+    assert ops(done.graph) == ops(chain([10, 60]))
+    assert [len(part) for part in done.written] == [SIZE]
+
+
 def test_a_rule_that_raises_costs_its_op():
     def rule(call):
         raise KeyError("an attribute")

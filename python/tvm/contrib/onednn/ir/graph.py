@@ -198,6 +198,31 @@ class Graph:
         new.expansion = old
         self.replace(old, new)
 
+    def unfuse(self, node: Node) -> bool:
+        """Replace a call that stands for several ops with these; return whether it does.
+
+        Ops that were read in float32 are followed by a cast if the call is in reduced precision.
+        """
+        result, known = node, {node}
+        while result.expansion is not None:
+            result = result.expansion
+        if result is node or node.returns_tuple:
+            return False
+        stack, result._replaced_by = [result], None
+        while stack:
+            each = stack.pop()
+            # It has left the graph, and with it the lists of users.
+            each.operands = [operand.current for operand in each.operands]
+            each.version += 1
+            new = [operand for operand in each.operands if not operand.is_live]
+            stack += [operand for operand in new if operand not in known]
+            known.update(new)
+        if result.tensor.dtype != node.tensor.dtype:
+            result = self.call("cast", [result], node, dtype=node.tensor.dtype)
+        self.replace(node, result)
+        self.sort()
+        return True
+
     def sort(self) -> None:
         """Drop the nodes that nothing reads, and number the others: operands first, else as before.
 

@@ -82,8 +82,9 @@ def offload(
 ) -> Offloaded:
     """Rewrite, partition and write a function.
 
-    An op that cannot be written in a partition stays on TVM. If it cannot be written there either,
-    the rewrite that made it is skipped. Each has a warning and a line of the report.
+    An op that cannot be written in a partition stays on TVM; one that stands for several is
+    replaced with these. If it cannot be written there either, the rewrite that made it is skipped.
+    Each has a warning and a line of the report.
 
     Parameters
     ----------
@@ -130,7 +131,10 @@ def offload(
                 note_failure(failures, function, what, error, stacklevel=5, strict=strict)
                 if not attempts_left:
                     raise error from None
-                if rules.refusal(node) is None:
+                is_accepted = rules.refusal(node) is None
+                if not node.is_live or is_accepted and graph.unfuse(node):
+                    continue
+                if is_accepted:
                     rules.refuse(node, f"{what} failed: {message_of(error)}")
                 elif node.made_by is not None:
                     skipped.add(node.made_by)

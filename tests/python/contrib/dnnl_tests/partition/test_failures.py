@@ -22,12 +22,16 @@ import numpy as np
 import pytest
 import tvm
 from tvm import relay
+from tvm.contrib.onednn import cpu
 from tvm.contrib.onednn.failures import PartitionError, PartitionWarning
+from tvm.contrib.onednn.ir.graph import Graph
 from tvm.relay.op.contrib import dnnl
 from tvm.relay.op.contrib._dnnl import body, pipeline
 
 from dnnl_tests import direct
+from dnnl_tests.marks import json_only
 from dnnl_tests.partition.any_module import SHAPE, X
+from dnnl_tests.pretended_cpu import every_dtype
 from dnnl_tests.reference import rand
 from dnnl_tests.relay import check_complete, const, conv, module
 
@@ -36,6 +40,12 @@ def model():
     """Return convolutions with a softmax and a fused addition between them."""
     y = relay.nn.softmax(conv(X), axis=1)
     return module(conv(relay.add(conv(y), const(8, 1, 1))))
+
+
+def gelu(x):
+    y = relay.erf(relay.divide(x, relay.const(np.float32(np.sqrt(2)))))
+    y = relay.multiply(relay.add(y, relay.const(np.float32(1))), x)
+    return relay.multiply(y, relay.const(np.float32(0.5)))
 
 
 def raises(name, monkeypatch):
@@ -78,6 +88,36 @@ def test_an_op_that_cannot_be_written(name, fail, monkeypatch):
     np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
     with pytest.raises(PartitionError, match=match):
         dnnl.partition_for_dnnl(mod, prune=False, strict=True)
+
+
+@json_only
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("batch", [1, relay.Any()], ids=["fixed", "open"])
+def test_an_op_that_reads_another_node_than_its_ops(batch, precision, monkeypatch):
+    """Its composite is invalid; the ops that it stands for run on oneDNN, one by one."""
+    fuse_into = Graph.fuse_into
+
+    def read_another(graph, old, new):
+        read = graph.call("negative", new.operands, old)
+        fuse_into(graph, old, graph.call(new.name, [read], old, old.type, **vars(new.attrs)))
+
+    x = relay.var("x", shape=(batch, *SHAPE[1:]))
+    # TVM computes `atan`: there are two partitions, each with a gelu.
+    mod = module(conv(gelu(conv(relay.atan(gelu(conv(x)))))))
+    monkeypatch.setattr(Graph, "fuse_into", read_another)
+    match = "function main: writing dnnl.gelu_erf failed"
+    with every_dtype(), pytest.warns(PartitionWarning, match=match):
+        partitioned = dnnl.partition_for_dnnl(mod, prune=False, precision=precision, strict=False)
+    check_complete(partitioned)
+    report = dnnl.offload_report(partitioned)
+    assert report.total - report.offloaded == report.reasons["atan"].total() == 1, str(report)
+    assert report.partitions == 2 and report.offloaded_ops["nn.conv2d"] == 3
+    if cpu.computes(precision):
+        data = {"x": rand(*SHAPE)}
+        executor = "graph" if batch == 1 else "vm"
+        (got,), (want,) = (direct.run(m, data, executor=executor) for m in (partitioned, mod))
+        tolerance = 1e-4 if precision == "float32" else 0.05
+        np.testing.assert_allclose(got, want, rtol=tolerance, atol=tolerance)
 
 
 def test_strict_in_the_pass_context(monkeypatch):

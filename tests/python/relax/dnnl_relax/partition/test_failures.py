@@ -24,6 +24,7 @@ from dnnl_tests.pretended_cpu import every_dtype
 from tvm import relax
 from tvm.contrib.onednn import cpu
 from tvm.contrib.onednn.failures import PartitionError, PartitionWarning
+from tvm.contrib.onednn.ir.graph import Graph
 from tvm.contrib.onednn.partition.json_graph import JsonGraph
 from tvm.relax import op
 from tvm_dnnl._dnnl import body, ops
@@ -125,6 +126,47 @@ def test_an_op_that_cannot_be_written(name, title, monkeypatch):
     np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
     with pytest.raises(PartitionError, match=match):
         tvm_dnnl.partition_for_dnnl(mod, prune=False, strict=True)
+
+
+def gelu(builder, x):
+    y = builder.emit(op.divide(x, relax.const(np.float32(np.sqrt(2)))))
+    y = builder.emit(op.add(builder.emit(op.erf(y)), relax.const(np.float32(1))))
+    return builder.emit(op.multiply(builder.emit(op.multiply(y, x)), relax.const(np.float32(0.5))))
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("is_open", [False, True], ids=["fixed", "open"])
+def test_an_op_that_reads_another_node_than_its_ops(is_open, precision, monkeypatch):
+    """Its composite is invalid; the ops that it stands for run on oneDNN, one by one."""
+    fuse_into = Graph.fuse_into
+
+    def read_another(graph, old, new):
+        read = graph.call("nn.softmax", new.operands, old, axis=1)
+        fuse_into(graph, old, graph.call(new.name, [read], old, old.type, **vars(new.attrs)))
+
+    def build(builder, x):
+        y = gelu(builder, conv(builder, x, channels=8))
+        # TVM computes `atan`: there are two partitions, each with a gelu.
+        y = gelu(builder, conv(builder, builder.emit(op.atan(y)), channels=8))
+        return conv(builder, y, channels=8)
+
+    batch = tvm.tirx.Var("n", "int64") if is_open else 1
+    mod = module(build, var("x", batch, 8, 12, 12))
+    monkeypatch.setattr(Graph, "fuse_into", read_another)
+    match = "function main: writing .*gelu.* failed"
+    with every_dtype(), pytest.warns(PartitionWarning, match=match):
+        partitioned = tvm_dnnl.partition_for_dnnl(
+            mod, prune=False, precision=precision, strict=False
+        )
+    report = tvm_dnnl.offload_report(partitioned)
+    assert report.total - report.offloaded == report.reasons["atan"].total() == 1, str(report)
+    assert report.partitions == 2 and report.offloaded_ops["nn.conv2d"] == 3
+    generated = compiled(partitioned)
+    if cpu.computes(precision):
+        x = rand(1, 8, 12, 12)
+        (got,), (want,) = run(generated, x), run(mod, x)
+        tolerance = 1e-4 if precision == "float32" else 0.1
+        np.testing.assert_allclose(got, want, rtol=tolerance, atol=tolerance)
 
 
 def test_an_op_that_is_written_with_another_type(monkeypatch):

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from tvm import relax
-from tvm.contrib.onednn.ir.node import CONSTANT, FIELD, NATIVE, TUPLE, Node, Origin
+from tvm.contrib.onednn.ir.node import CONSTANT, FIELD, INPUT, NATIVE, TUPLE, Node, Origin
 from tvm.contrib.onednn.ir.op_view import Tensor, Value
 from tvm.contrib.onednn.ops.recurrent import GATES
 from tvm.contrib.onednn.rewrites.attention_ops import ATTENTION, attention_ops
@@ -82,6 +82,8 @@ class Body:
                 self.known[node] = constant_from(node)
             elif node.kind == TUPLE:
                 return relax.Tuple([self.read(operand) for operand in node.operands])
+            elif self._is_closed and node.kind in (INPUT, NATIVE):
+                raise ValueError(f"it reads {name_of(node)}, which is no operand of its kernel")
             elif node.kind == NATIVE and node.origin.native.binding is None:
                 return node.origin.native.value
             else:
