@@ -26,6 +26,8 @@ FORMAT = "dnnl-bench-ops-1"
 SLOW = 1.2
 # Whatever takes so many seconds on TVM alone is not measured further.
 LONGEST = 0.1
+# The exit code after Ctrl-C.
+INTERRUPTED = 130
 _HEADER = [
     "op", "precision", "operands and attributes", "on\noneDNN", "largest\nerror", "ms",
     "onnxruntime\nms", "TVM alone\nms", "ours /\nthe better",
@@ -163,8 +165,8 @@ def _cases(args, folder):
 
 
 def main(args):
-    """Run the benchmark; return the exit code."""
-    console, note, figures = Console(), measure.busy_note(), []
+    """Run the benchmark; return the exit code. Ctrl-C keeps what has been measured."""
+    console, note, figures, exit_code = Console(), measure.busy_note(), [], 0
     with contextlib.ExitStack() as stack:
         plugin = relax.Relax(stack.enter_context(relax.worker()))
         prepare = {relax.OURS: plugin.prepare, "onnxruntime": _onnxruntime}
@@ -176,10 +178,13 @@ def main(args):
             for name in dict.fromkeys([relax.OURS, *names])
         ]
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ops-")))
-        for case in _cases(args, folder):
-            figures.append(row_of(peers.measure_cases([case], backends, args.repeat, console)))
+        try:
+            for case in _cases(args, folder):
+                figures.append(row_of(peers.measure_cases([case], backends, args.repeat, console)))
+        except KeyboardInterrupt:
+            exit_code = INTERRUPTED
     print(f"\n{measure.host()['cpu']}, {args.threads} threads")
     print(f"{note}\n" if note else "")
     print(report(figures))
     measure.save(args, FORMAT, note=note, repeat=args.repeat, rows=figures)
-    return 0
+    return exit_code

@@ -43,13 +43,17 @@ def test_models_run(op, tmp_path):
         assert np.isfinite(case.expected).all()
 
 
-def test_the_table(tmp_path, capsys):
+def run(path):
+    """Measure two ops in two precisions; return the exit code."""
     parser = argparse.ArgumentParser()
     bench.add_arguments(parser)
-    path = str(tmp_path / "figures.json")
     words = ["--ops", "less,nn.relu", "--threads", "1", "--repeat", "2", "--draws", "1"]
-    words += ["--precision", "float32,int8", "--json", path]
-    assert ops.main(parser.parse_args(words)) == 0
+    words += ["--precision", "float32,int8", "--json", str(path)]
+    return ops.main(parser.parse_args(words))
+
+
+def test_the_table(tmp_path, capsys):
+    assert run(tmp_path / "figures.json") == 0
     lines = capsys.readouterr().out.splitlines()
     (relu,) = (line.split() for line in lines if line.startswith("nn.relu  float32"))
     assert relu[:6] == ["nn.relu", "float32", "2x8x64", "2/3", "0.0e+00", "180"]
@@ -61,3 +65,16 @@ def test_the_table(tmp_path, capsys):
     assert row["relax"]["ms"] == 180 and row["relax-tvm"]["ms"] == 90
     assert row["better"] == "onnxruntime" and row["ratio"] > 2
     assert by_case["less", "int8"]["reasons"] == {"relax-tvm": "ValueError: no int8"}
+
+
+def test_an_interrupted_run_keeps_what_it_measured(tmp_path, capsys, monkeypatch):
+    def load(self, key, *words):
+        if key == "int8":
+            raise KeyboardInterrupt
+        return test_bench_relax.Process.load(self, key, *words)
+
+    monkeypatch.setattr(Process, "load", load)
+    assert run(tmp_path / "figures.json") == ops.INTERRUPTED
+    assert "1 of 1 take more than 1.2 of the better" in capsys.readouterr().out
+    (row,) = json.loads((tmp_path / "figures.json").read_text())["rows"]
+    assert (row["op"], row["precision"]) == ("nn.relu", "float32") and row["ratio"] > 2
