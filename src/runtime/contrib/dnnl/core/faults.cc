@@ -295,7 +295,7 @@ const std::vector<Fault>& Faults() {
        "one dimension less", "seen on any CPU", nullptr},
       {"reorders use the first zero point for a whole axis, or ignore it when they transpose",
        30200, 0, "a binary primitive", "seen on any CPU", nullptr},
-      {"a comparison calls NaN greater than anything", 30200, 0, "written with `<`",
+      {"a comparison calls NaN greater than anything", 30200, 0, "a kernel of this project",
        "seen on any CPU", nullptr},
       {"NaN in `exp` and softmax; softplus and `log` inaccurate", 30200, 0,
        "[see above](#accuracy)", "seen on any CPU", nullptr},

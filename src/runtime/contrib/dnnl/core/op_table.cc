@@ -94,6 +94,7 @@ constexpr Family kBinary = {InferBinary, LowerBinary, kCommon, Fuses::kQuantizat
                             PostOp::kBinary};
 /*! \brief Extrema that are NaN where an operand is. */
 constexpr Family kExtremum = {InferExtremum, LowerExtremum, kAny};
+constexpr Family kComparison = {InferComparison, LowerComparison, kAny};
 constexpr Family kPReLU = {InferPReLU, LowerPReLU, kCommon, Fuses::kNothing, PostOp::kPReLU};
 constexpr Family kDequantize = {InferDequantize, LowerDequantize, kCommon, Fuses::kQuantizations};
 constexpr Family kBatchNorm = {InferBatchNorm, LowerBatchNorm, kCommon, Fuses::kRealOps};
@@ -228,12 +229,12 @@ const OpSpec kOps[] = {
     {"divide", 2, 2, kBinary, algorithm::binary_div},
     {"maximum", 2, 2, kBinary, algorithm::binary_max},
     {"minimum", 2, 2, kBinary, algorithm::binary_min},
-    {"equal", 2, 2, kBinary, algorithm::binary_eq},
-    {"not_equal", 2, 2, kBinary, algorithm::binary_ne},
-    {"less", 2, 2, kBinary, algorithm::binary_lt},
-    {"less_equal", 2, 2, kBinary, algorithm::binary_le},
-    {"greater", 2, 2, kBinary, algorithm::binary_gt},
-    {"greater_equal", 2, 2, kBinary, algorithm::binary_ge},
+    {"equal", 2, 2, kComparison, algorithm::binary_eq},
+    {"not_equal", 2, 2, kComparison, algorithm::binary_ne},
+    {"less", 2, 2, kComparison, algorithm::binary_lt},
+    {"less_equal", 2, 2, kComparison, algorithm::binary_le},
+    {"greater", 2, 2, kComparison, algorithm::binary_gt},
+    {"greater_equal", 2, 2, kComparison, algorithm::binary_ge},
     {"where", 3, 3, {InferWhere, LowerWhere, kAny}},
 };
 

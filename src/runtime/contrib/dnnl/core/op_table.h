@@ -81,6 +81,7 @@ Types InferStack(const NodeReader& node, const Types& inputs);
 Types InferStridedSlice(const NodeReader& node, const Types& inputs);
 Types InferTake(const NodeReader& node, const Types& inputs);
 Types InferTranspose(const NodeReader& node, const Types& inputs);
+Types InferComparison(const NodeReader& node, const Types& inputs);
 Types InferExtremum(const NodeReader& node, const Types& inputs);
 Types InferWhere(const NodeReader& node, const Types& inputs);
 
@@ -122,6 +123,7 @@ void LowerStack(const NodeReader& node, PlanBuilder* plan);
 void LowerStridedSlice(const NodeReader& node, PlanBuilder* plan);
 void LowerTake(const NodeReader& node, PlanBuilder* plan);
 void LowerTranspose(const NodeReader& node, PlanBuilder* plan);
+void LowerComparison(const NodeReader& node, PlanBuilder* plan);
 void LowerExtremum(const NodeReader& node, PlanBuilder* plan);
 void LowerWhere(const NodeReader& node, PlanBuilder* plan);
 

@@ -36,9 +36,9 @@ namespace tvm::runtime::contrib::dnnl_backend {
  * The result may be in the place of an operand. `op` is no lambda that calls other functions, which
  * might not become a part of a function for several CPUs.
  */
-template <typename T, typename Op>
-DNNL_INLINE void ComputePairs(const T* a, int64_t a_stride, const T* b, int64_t b_stride, T* dst,
-                              int64_t count, const Op& op) {
+template <typename T, typename Result, typename Op>
+DNNL_INLINE void ComputePairs(const T* a, int64_t a_stride, const T* b, int64_t b_stride,
+                              Result* dst, int64_t count, const Op& op) {
   if (a_stride == 1 && b_stride == 1) {
     DNNL_INDEPENDENT
     for (int64_t i = 0; i < count; ++i) dst[i] = op(a[i], b[i]);

@@ -74,28 +74,6 @@ void CollapseDims(const NodeReader& node, PlanBuilder* plan, Tensor* lhs, Tensor
   *rhs = plan->Plain(node, *rhs).Reshaped(rhs_dims);
 }
 
-/*! \brief The algorithm that gives the same with the operands swapped. */
-dnnl::algorithm Swapped(dnnl::algorithm given) {
-  switch (given) {
-    case dnnl::algorithm::binary_lt:
-      return dnnl::algorithm::binary_gt;
-    case dnnl::algorithm::binary_le:
-      return dnnl::algorithm::binary_ge;
-    case dnnl::algorithm::binary_gt:
-      return dnnl::algorithm::binary_lt;
-    case dnnl::algorithm::binary_ge:
-      return dnnl::algorithm::binary_le;
-    default:
-      return given;
-  }
-}
-
-/*! \brief Whether the op tells 0 from 1 instead of computing a number of the operands' type. */
-bool IsComparison(dnnl::algorithm algorithm) {
-  return algorithm == dnnl::algorithm::binary_eq || algorithm == dnnl::algorithm::binary_ne ||
-         Swapped(algorithm) != algorithm;
-}
-
 /*! \brief How the operands are quantized; a missing scale is 1. */
 struct Scales {
   Quantization lhs, rhs;
@@ -117,7 +95,6 @@ Scales ReadScales(const NodeReader& node, PlanBuilder* plan, dnnl::algorithm alg
   };
   Scales scales;
   if (!node.IsQuantized()) return scales;
-  if (IsComparison(algorithm)) unimplemented("comparisons are in float32");
   double largest_shift = 0, smallest_scale = std::numeric_limits<double>::infinity();
   for (int i = 0; i < 2; ++i) {
     if (!node.IsDequantized(i)) continue;
@@ -156,33 +133,6 @@ Scales ReadScales(const NodeReader& node, PlanBuilder* plan, dnnl::algorithm alg
   return scales;
 }
 
-/*! \brief -x. */
-Tensor Negated(const NodeReader& node, PlanBuilder* plan, const Tensor& value) {
-  const dnnl::eltwise_forward::primitive_desc desc(
-      plan->engine(), dnnl::prop_kind::forward_inference, dnnl::algorithm::eltwise_linear, value.md,
-      value.md, -1.f, 0.f, PlanBuilder::NewAttr());
-  const Tensor dst = plan->NewTensor(desc.dst_desc());
-  plan->Emit(node, desc, dnnl::eltwise_forward(desc), {{DNNL_ARG_SRC, value}, {DNNL_ARG_DST, dst}});
-  return dst;
-}
-
-/*! \brief Write a > b as b < a or -a < -b: for oneDNN NaN is greater than anything, but not less.
- */
-void AvoidGreater(const NodeReader& node, PlanBuilder* plan, dnnl::algorithm* algorithm,
-                  Tensor* lhs, Tensor* rhs) {
-  const bool is_greater =
-      *algorithm == dnnl::algorithm::binary_gt || *algorithm == dnnl::algorithm::binary_ge;
-  if (!is_greater) return;
-  *algorithm = Swapped(*algorithm);
-  *rhs = plan->Plain(node, *rhs);
-  if (lhs->dims() == rhs->dims()) {
-    std::swap(*lhs, *rhs);
-  } else {
-    *lhs = Negated(node, plan, *lhs);
-    *rhs = Negated(node, plan, *rhs);
-  }
-}
-
 /*! \brief Whether oneDNN, which stores 8 elements of 2 bytes at once, would exceed each block. */
 bool HasShortBlocks(const dnnl::memory::desc& md) {
   return md.get_inner_blks() == Dims{4} && dnnl::memory::data_type_size(md.get_data_type()) == 2;
@@ -191,14 +141,9 @@ bool HasShortBlocks(const dnnl::memory::desc& md) {
 /*! \brief Emit a binary op with what is fused to it, and return its result. */
 Tensor EmitBinary(const NodeReader& node, PlanBuilder* plan, dnnl::algorithm algorithm, Tensor lhs,
                   Tensor rhs, const FusedOps& fused) {
-  const bool is_comparison = IsComparison(algorithm);
-  // Truths are bytes, in blocks of another size.
-  if (is_comparison || HasShortBlocks(lhs.md)) lhs = plan->Plain(node, lhs);
-  AvoidGreater(node, plan, &algorithm, &lhs, &rhs);
+  if (HasShortBlocks(lhs.md)) lhs = plan->Plain(node, lhs);
   const auto describe = [&]() {
-    const auto dst = is_comparison                   ? PlainDesc(lhs.dims(), node.OutType())
-                     : lhs.dtype() == node.OutType() ? lhs.md
-                                                     : WithType(lhs.md, node.OutType());
+    const auto dst = lhs.dtype() == node.OutType() ? lhs.md : WithType(lhs.md, node.OutType());
     return Binary::primitive_desc(plan->engine(), algorithm, lhs.md, AnyDesc(rhs.md), dst,
                                   fused.attr);
   };
@@ -236,8 +181,7 @@ Types InferBinary(const NodeReader& node, const Types& inputs) {
     CheckVector(node, inputs, 1, lhs[axis]);
     return {inputs[0]};
   }
-  return {{BroadcastDims(node, "shapes", lhs, inputs[1].shape),
-           IsComparison(algorithm) ? kBool : inputs[0].dtype}};
+  return {{BroadcastDims(node, "shapes", lhs, inputs[1].shape), inputs[0].dtype}};
 }
 
 void LowerBinary(const NodeReader& node, PlanBuilder* plan) {
@@ -250,8 +194,7 @@ void LowerBinary(const NodeReader& node, PlanBuilder* plan) {
   };
   auto [lhs, rhs] = AlignedOperands(node, plan);
   // oneDNN broadcasts its second source only. A - b is then -(b - A), to the last bit.
-  const bool swaps = IsCommutative(algorithm) || algorithm == dnnl::algorithm::binary_sub ||
-                     IsComparison(algorithm);
+  const bool swaps = IsCommutative(algorithm) || algorithm == dnnl::algorithm::binary_sub;
   if (lhs.dims() != dims && (!swaps || rhs.dims() != dims)) {
     if (node.IsQuantized()) throw dnnl::error(dnnl_unimplemented, "the operands are broadcast");
     lhs = Broadcast(node, plan, lhs, dims);
@@ -263,7 +206,6 @@ void LowerBinary(const NodeReader& node, PlanBuilder* plan) {
     std::swap(scales.lhs, scales.rhs);
   }
   const bool is_negated = is_swapped && algorithm == dnnl::algorithm::binary_sub;
-  if (is_swapped) algorithm = Swapped(algorithm);
   lhs = view(lhs);
   rhs = view(rhs);
   // Of two operands of the result's shape the one in a blocked layout decides: what follows likes

@@ -156,12 +156,12 @@ class Loops {
  * \brief The kernel of an op on pairs of elements, of two operands and the result.
  * \param compute `compute(a, a_stride, b, b_stride, dst, count)` computes a part of a row.
  */
-template <typename T, typename Compute>
+template <typename T, typename Result = T, typename Compute>
 HostKernel PairsKernel(Loops<2> loops, Compute compute) {
   return [loops = std::move(loops), compute](void* const* addresses) {
     const auto* a = static_cast<const T*>(addresses[0]);
     const auto* b = static_cast<const T*>(addresses[1]);
-    auto* dst = static_cast<T*>(addresses[2]);
+    auto* dst = static_cast<Result*>(addresses[2]);
     loops.Run([&](const Loops<2>::Offsets& at, int64_t begin, int64_t count) {
       const auto& strides = loops.strides();
       compute(a + at[0], strides[0], b + at[1], strides[1], dst + begin, count);

@@ -19,12 +19,13 @@
 
 /*!
  * \file src/runtime/contrib/dnnl/core/ops/where.cc
- * \brief Ops that copy elements of operands that are broadcast: selections, and a broadcast alone.
+ * \brief Selections and comparisons of operands that are broadcast, and a broadcast alone.
  */
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
+#include "../kernels/compare.h"
 #include "../kernels/select.h"
 #include "../op_table.h"
 #include "loops.h"
@@ -87,6 +88,26 @@ HostKernel BroadcastKernel(Loops<1> loops) {
   };
 }
 
+/*! \brief The bits of infinity in a type of 16 bits. */
+uint16_t InfinityOf(const Tensor& value) {
+  return value.dtype() == dnnl::memory::data_type::bf16 ? 0x7f80 : 0x7c00;
+}
+
+/*! \brief The comparison of a table's op, or of its operands in the other order. */
+Comparison ComparisonOf(dnnl::algorithm algorithm) {
+  switch (algorithm) {
+    case dnnl::algorithm::binary_eq:
+      return Comparison::kEqual;
+    case dnnl::algorithm::binary_ne:
+      return Comparison::kNotEqual;
+    case dnnl::algorithm::binary_lt:
+    case dnnl::algorithm::binary_gt:
+      return Comparison::kLess;
+    default:
+      return Comparison::kLessEqual;
+  }
+}
+
 }  // namespace
 
 Types InferWhere(const NodeReader& node, const Types& inputs) {
@@ -102,6 +123,11 @@ Types InferWhere(const NodeReader& node, const Types& inputs) {
 Types InferExtremum(const NodeReader& node, const Types& inputs) {
   CheckReal(node, inputs);
   return {{BroadcastDims(node, "shapes", inputs[0].shape, inputs[1].shape), inputs[0].dtype}};
+}
+
+Types InferComparison(const NodeReader& node, const Types& inputs) {
+  CheckReal(node, inputs);
+  return {{BroadcastDims(node, "shapes", inputs[0].shape, inputs[1].shape), kBool}};
 }
 
 Types InferBroadcastTo(const NodeReader& node, const Types& inputs) {
@@ -162,7 +188,7 @@ void LowerExtremum(const NodeReader& node, PlanBuilder* plan) {
   }
   const Loops<2> loops(dims, strides);
   const bool is_max = SpecOf(node).algorithm == dnnl::algorithm::binary_max;
-  const uint16_t infinity = dst.dtype() == dnnl::memory::data_type::bf16 ? 0x7f80 : 0x7c00;
+  const uint16_t infinity = InfinityOf(dst);
   const auto compute = [is_max](auto... part) { Extremum(is_max, part...); };
   const auto compute16 = [is_max, infinity](auto... part) { Extremum(is_max, infinity, part...); };
   plan->EmitKernel(node, "select",
@@ -171,6 +197,28 @@ void LowerExtremum(const NodeReader& node, PlanBuilder* plan) {
                        : PairsKernel<uint16_t>(loops, compute16),
                    {{DNNL_ARG_SRC_0, a}, {DNNL_ARG_SRC_1, b}, {DNNL_ARG_DST, dst}});
   plan->OfferInPlace(DNNL_ARG_SRC_0);
+  plan->SetOutput(node, dst);
+}
+
+void LowerComparison(const NodeReader& node, PlanBuilder* plan) {
+  const dnnl::algorithm algorithm = SpecOf(node).algorithm;
+  const bool is_greater =
+      algorithm == dnnl::algorithm::binary_gt || algorithm == dnnl::algorithm::binary_ge;
+  const Comparison comparison = ComparisonOf(algorithm);
+  Tensor a = WithStrides(node, plan, plan->Input(node, 0));
+  Tensor b = WithStrides(node, plan, plan->Input(node, 1));
+  if (is_greater) std::swap(a, b);
+  const Dims dims = node.OutDims();
+  const Tensor dst = plan->NewTensor(PlainDesc(dims, node.OutType()));
+  const Loops<2> loops(dims, {BroadcastStrides(a, dims), BroadcastStrides(b, dims)});
+  const uint16_t infinity = InfinityOf(a);
+  const auto compute = [=](auto... part) { Compare(comparison, part...); };
+  const auto compute16 = [=](auto... part) { Compare(comparison, infinity, part...); };
+  plan->EmitKernel(node, "compare",
+                   a.dtype() == dnnl::memory::data_type::f32
+                       ? PairsKernel<float, uint8_t>(loops, compute)
+                       : PairsKernel<uint16_t, uint8_t>(loops, compute16),
+                   {{DNNL_ARG_SRC_0, a}, {DNNL_ARG_SRC_1, b}, {DNNL_ARG_DST, dst}});
   plan->SetOutput(node, dst);
 }
 
