@@ -29,6 +29,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "src/runtime/contrib/dnnl/core/kernels/byte_means.h"
 #include "tests/cpp-runtime/harness/test.h"
 
 namespace dnnl_test::pool {
@@ -141,6 +142,28 @@ TEST(DNNLPool, OfLongRows) {
   CheckAll({1, {WindowAxis(), WindowAxis(), Axis(5000, 5, 2, 1, 2)}});
   CheckAll({2, {WindowAxis(), WindowAxis(), Axis(kMaxPoolSpan, kMaxPoolSpan, 1, 1, 0)}});
   CheckAll({2, {WindowAxis(), Axis(2, 2, 1, 1, 0), Axis(999, 999, 1, 1, 0)}});
+}
+
+/*! \brief Rows of an extreme value, whose sums are the largest; the last element is another. */
+template <typename T>
+void CheckMeans() {
+  for (T value : {std::numeric_limits<T>::min(), std::numeric_limits<T>::max()}) {
+    for (int64_t columns : {1, 31, 32, 49, 8191, 8192, 8193, 100000}) {
+      std::vector<T> rows(3 * columns, value);
+      rows.back() = 1;
+      float means[3];
+      MeansOfBytes(rows.data(), 3, columns, means);
+      const double other = (static_cast<double>(value) * (columns - 1) + 1) / columns;
+      EXPECT_EQ(means[0], static_cast<float>(value));
+      EXPECT_EQ(means[1], static_cast<float>(value));
+      EXPECT_EQ(means[2], static_cast<float>(other));
+    }
+  }
+}
+
+TEST(DNNLPool, MeansOfExtremeBytes) {
+  CheckMeans<uint8_t>();
+  CheckMeans<int8_t>();
 }
 
 }  // namespace dnnl_test::pool

@@ -33,23 +33,33 @@ namespace tvm::runtime::contrib::dnnl_backend {
 
 namespace {
 
-/*! \brief So many terms are added in 32 bits. */
-constexpr int64_t kTerms = 1 << 20;
-
-template <typename T>
+/*! \brief Add up elements in lanes of 16 bits, none of which gets more than 256 terms. */
+template <typename Lane, typename T>
 DNNL_INLINE int64_t SumOfRow(const T* row, int64_t count) {
+  constexpr int64_t kLanes = 32, kBlock = 256 * kLanes;
+  const int64_t tail_begin = count - count % kLanes;
   int64_t total = 0;
-  for (int64_t begin = 0; begin < count; begin += kTerms) {
-    const int64_t end = count - begin < kTerms ? count : begin + kTerms;
+  for (int64_t begin = 0; begin < tail_begin; begin += kBlock) {
+    const int64_t end = tail_begin - begin < kBlock ? tail_begin : begin + kBlock;
+    Lane lanes[kLanes] = {};
+    for (int64_t i = begin; i < end; i += kLanes) {
+      DNNL_UNROLL
+      for (int64_t j = 0; j < kLanes; ++j) lanes[j] = static_cast<Lane>(lanes[j] + row[i + j]);
+    }
     int32_t sum = 0;
-    for (int64_t i = begin; i < end; ++i) sum += row[i];
+    for (Lane lane : lanes) sum += lane;
     total += sum;
   }
+  for (int64_t i = tail_begin; i < count; ++i) total += row[i];
   return total;
 }
 
-DNNL_FOR_CPUS int64_t SumOf(const uint8_t* row, int64_t count) { return SumOfRow(row, count); }
-DNNL_FOR_CPUS int64_t SumOf(const int8_t* row, int64_t count) { return SumOfRow(row, count); }
+DNNL_FOR_CPUS int64_t SumOf(const uint8_t* row, int64_t count) {
+  return SumOfRow<uint16_t>(row, count);
+}
+DNNL_FOR_CPUS int64_t SumOf(const int8_t* row, int64_t count) {
+  return SumOfRow<int16_t>(row, count);
+}
 
 }  // namespace
 
