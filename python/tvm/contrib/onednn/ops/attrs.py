@@ -133,6 +133,11 @@ def _known(value: Any) -> Any:
     return getattr(value, "value", value)
 
 
+def attribute(given: object, name: str, default: Any) -> Any:
+    """Return an attribute of a call of an op that may lack it, as some ops without a row do."""
+    return getattr(given, name, default)
+
+
 class Attributes(SimpleNamespace):
     """The attributes of a call, which cannot be changed."""
 

@@ -25,7 +25,7 @@ import numpy as np
 from ..ir.dim import broadcast
 from ..ir.numpy_types import wide
 from ..ir.op_view import OpView, Tensor, tensor_of
-from .attrs import Bool, DType
+from .attrs import Bool, DType, attribute
 from .draw import Call, Draw
 from .schema import RESIDUAL_INT8, out_dtype, root
 from .tensors import known_product, last_axis, open_reason, tensors_reason, text_of_shape
@@ -37,9 +37,9 @@ _MATMUL_ATTRS = (Bool("transpose_a", False), Bool("transpose_b", False), *_DENSE
 
 def _rewritten_reason(attrs) -> str | None:
     """Refuse weights that one of TVM's tuners has put into a layout of its own."""
-    if getattr(attrs, "auto_scheduler_rewritten_layout", ""):
+    if attribute(attrs, "auto_scheduler_rewritten_layout", ""):
         return "TVM's auto scheduler has rewritten the weight's layout"
-    if len(getattr(attrs, "meta_schedule_original_shape", None) or ()):
+    if len(attribute(attrs, "meta_schedule_original_shape", None) or ()):
         return "TVM's meta schedule has rewritten the weight's layout"
     return None
 

@@ -117,7 +117,7 @@ def pool_reason(call: OpView, dtypes: tuple[str, ...] = cpu.REAL) -> str | None:
     if spatial == 3 and shape[attrs.layout.index("C")] == 1:
         return f"data of {text_of_shape(shape)} has one channel: slow in oneDNN"
     kernel, strides, dilation, padding = (
-        ints(getattr(attrs, name)) for name in ("pool_size", "strides", "dilation", "padding")
+        ints(vars(attrs)[name]) for name in ("pool_size", "strides", "dilation", "padding")
     )
     if kernel is None or len(kernel) not in (1, spatial) or min(kernel) < 1:
         return f"pool_size={list(attrs.pool_size)} is not {spatial} positive integers"

@@ -152,7 +152,7 @@ def resize_reason(call: OpView) -> str | None:
         if size is None or out is None:
             if method != "nearest_neighbor" and mode == "half_pixel":
                 continue
-            factor = getattr(attrs, f"scale_{letter.lower()}")
+            factor = vars(attrs)[f"scale_{letter.lower()}"]
             if method == "nearest_neighbor" and _repeats(mode, rounding, factor):
                 continue
             return f"the values that {method} reads depend on {letter}, which is open"
@@ -170,7 +170,7 @@ def _scaled_dims(dims: Sequence[Size], attrs) -> list[Size]:
     """Multiply the sizes of an image by the factors in the attributes."""
     scaled = list(dims)
     for axis in spatial_axes(attrs.layout):
-        size, scale = scaled[axis], getattr(attrs, f"scale_{attrs.layout[axis].lower()}")
+        size, scale = scaled[axis], vars(attrs)[f"scale_{attrs.layout[axis].lower()}"]
         if isinstance(size, int):
             scaled[axis] = int(round(size * scale))
         else:

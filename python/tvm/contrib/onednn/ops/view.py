@@ -93,7 +93,7 @@ def strided_slice_reason(call: OpView) -> str | None:
         return reason
     attrs = call.attrs
     for name in ("begin", "end", "strides", "axes"):
-        if getattr(attrs, name) is not None and ints(getattr(attrs, name)) is None:
+        if vars(attrs)[name] is not None and ints(vars(attrs)[name]) is None:
             return f"{name} is not constant"
     if attrs.begin is None:
         return "begin is not constant"

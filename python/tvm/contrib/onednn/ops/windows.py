@@ -49,9 +49,9 @@ def spatial_axes(layout: str) -> list[int]:
 def window_reason(attrs, spatial: int) -> str | None:
     """Say why strides, dilation or padding of a window over `spatial` dimensions are not legal."""
     for name in ("strides", "dilation"):
-        values = ints(getattr(attrs, name))
+        values = ints(vars(attrs)[name])
         if values is None or len(values) not in (1, spatial) or min(values) < 1:
-            return f"{name}={list(getattr(attrs, name))} is not {spatial} positive integers"
+            return f"{name}={list(vars(attrs)[name])} is not {spatial} positive integers"
     padding = ints(attrs.padding)
     if padding is None or len(padding) not in (1, spatial, 2 * spatial):
         return f"padding={list(attrs.padding)} is not 1, {spatial} or {2 * spatial} integers"
@@ -67,7 +67,7 @@ def data_layout_reason(attrs, name: str, spatial: int) -> str | None:
     """
     letters = SPATIAL[3 - spatial :]
     layouts = (f"NC{letters}", f"N{letters}C")
-    layout = getattr(attrs, name)
+    layout = vars(attrs)[name]
     return None if layout in layouts else f"{name}={layout} is not {' or '.join(layouts)}"
 
 

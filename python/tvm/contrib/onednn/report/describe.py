@@ -26,6 +26,7 @@ from ..ir.graph import Graph
 from ..ir.node import CALL, FIELD, INPUT, NATIVE, TUPLE
 from ..ir.node import Node as GraphNode
 from ..ir.op_view import OpView, Tensor, Value
+from ..ops.attrs import attribute
 from ..ops.quantize import DEQUANTIZE
 from ..ops.rules import Rules
 from ..partition.units import OffloadDecision, Units
@@ -289,15 +290,15 @@ def details(call: OpView) -> str:
     """Describe an op by the attributes that matter for its cost."""
     attrs, parts = call.attrs, []
     for key, title in (("kernel_size", ""), ("pool_size", ""), ("strides", "stride ")):
-        value = getattr(attrs, key, None) or ()
+        value = attribute(attrs, key, None) or ()
         sizes = [str(size) for size in (value if hasattr(value, "__len__") else [value])]
         is_default = key == "strides" and set(sizes) == {"1"}
         if sizes and not is_default and call.name != "strided_slice":
             parts.append(title + "x".join(sizes))
-    groups = int(getattr(attrs, "groups", None) or 1)
+    groups = int(attribute(attrs, "groups", None) or 1)
     if groups > 1:
         parts.append(f"{groups} groups")
-    if getattr(attrs, "direction", "forward") != "forward":
+    if attribute(attrs, "direction", "forward") != "forward":
         parts.append(attrs.direction)
     if call.name == "transpose" and attrs.axes is not None:
         parts.append("to " + ", ".join(map(str, attrs.axes)))

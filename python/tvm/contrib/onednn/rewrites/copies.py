@@ -24,6 +24,7 @@ import numpy as np
 
 from ..ir.node import Node
 from ..ir.op_view import Tensor
+from ..ops.attrs import attribute
 from ..ops.copy import MAX_LINES
 from ..ops.tensors import ints, text_of_shape
 from .maker import Maker, UnsupportedOp, check_moved
@@ -31,7 +32,7 @@ from .maker import Maker, UnsupportedOp, check_moved
 
 def _take(make: Maker, node: Node) -> Node:
     """Write a `take` with evenly spaced indices as a slice; any other gets int32 indices."""
-    axis = getattr(node.attrs, "axis", None)
+    axis = attribute(node.attrs, "axis", None)
     data, indices = node.operands
     check_moved(node)
     if axis is None and set(data.tensor.shape) == {1} and _is_first(indices):
@@ -39,7 +40,7 @@ def _take(make: Maker, node: Node) -> Node:
         return make.reshape(data, node.tensor.dims)
     if axis is None and len(data.tensor.dims) > 1:
         raise UnsupportedOp("axis is not given")
-    if getattr(node.attrs, "batch_dims", 0):
+    if attribute(node.attrs, "batch_dims", 0):
         raise UnsupportedOp(f"batch_dims={node.attrs.batch_dims} is not supported")
     axis = int(axis or 0) % len(data.tensor.dims)
     if indices.is_constant:
@@ -140,7 +141,7 @@ def _tile(make: Maker, node: Node) -> Node:
     """Write a repetition of whole axes as a broadcast between reshapes."""
     (data,) = node.operands
     check_moved(node)
-    counts = [int(count) for count in getattr(node.attrs, "reps", None) or node.attrs.repeats]
+    counts = [int(count) for count in attribute(node.attrs, "reps", None) or node.attrs.repeats]
     dims = data.tensor.dims
     rank = max(len(counts), len(dims))
     counts = [1] * (rank - len(counts)) + counts

@@ -33,6 +33,7 @@ from ..ir.graph import Graph
 from ..ir.match import closed_group, is_op
 from ..ir.node import CALL, TUPLE, Node, defined_in
 from ..ir.op_view import Tensor
+from ..ops.attrs import attribute
 from ..ops.evaluate import constant_value
 from ..ops.quantize import DEQUANTIZE, QUANTIZE, parameters, real_bounds
 from ..ops.rules import Rules
@@ -189,7 +190,7 @@ class _Reader:
         It is the integer 0, whatever the zero point.
         """
         attrs = pool.attrs
-        if not getattr(attrs, "count_include_pad", False) or not any(ints(attrs.padding) or (1,)):
+        if not attribute(attrs, "count_include_pad", False) or not any(ints(attrs.padding) or (1,)):
             return True
         return zero.is_constant and not zero.value.any()
 
@@ -330,7 +331,7 @@ class _Reader:
         dtype = node.tensor.dtype
         if dtype not in EIGHT_BITS:
             return None
-        axes = [int(getattr(node.attrs, name, -1)) for name in ("lhs_axis", "rhs_axis")]
+        axes = [int(attribute(node.attrs, name, -1)) for name in ("lhs_axis", "rhs_axis")]
         lhs, rhs, left_scale, left_zero, right_scale, right_zero, scale, zero = node.operands
         left = self._dequantize(lhs, left_scale, left_zero, axes[0])
         right = self._dequantize(rhs, right_scale, right_zero, axes[1])

@@ -32,6 +32,7 @@ import numpy as np
 from ..ir.match import is_op, orders
 from ..ir.node import CALL, FIELD, TUPLE, Node
 from ..ir.op_view import Tensor
+from ..ops.attrs import attribute
 from ..ops.recurrent import GRU, LSTM, RNN
 from ..ops.view import sliced
 
@@ -205,7 +206,7 @@ def is_reverse_of_steps(node: Node) -> bool:
     """Whether a node reverses a tensor along its first axis."""
     if node.name not in REVERSES or node.kind != CALL:
         return False
-    axis, dims = getattr(node.attrs, "axis", None), node.tensor.dims
+    axis, dims = attribute(node.attrs, "axis", None), node.tensor.dims
     return axis is not None and isinstance(dims[0], int) and int(axis) % len(dims) == 0
 
 

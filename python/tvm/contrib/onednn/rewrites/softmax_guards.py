@@ -36,6 +36,7 @@ import numpy as np
 from ..ir.graph import Graph
 from ..ir.match import closed_group, is_named
 from ..ir.node import CALL, Node
+from ..ops.attrs import attribute
 from ..ops.rules import Rules
 
 NAN_SAFE, MASKED = "dnnl.nan_safe_softmax", "dnnl.masked_softmax"
@@ -125,4 +126,4 @@ def _is_of_rows(node: Node) -> bool:
     attrs, rank = node.attrs, len(node.operands[0].tensor.dims)
     axes = attrs.axis if isinstance(attrs.axis, (list, tuple)) else [attrs.axis]
     is_last = [axis is not None and int(axis) % rank == rank - 1 for axis in axes] == [True]
-    return is_last and attrs.keepdims and not getattr(attrs, "exclude", False)
+    return is_last and attrs.keepdims and not attribute(attrs, "exclude", False)

@@ -23,6 +23,7 @@ import numpy as np
 from ..ir.graph import Graph
 from ..ir.match import is_op
 from ..ir.node import Node
+from ..ops.attrs import attribute
 from ..ops.quantize import DEQUANTIZE
 from ..ops.rules import Rules
 from .offset_weights import OffsetConv, matrix_of, names_with_weight, offset_convs, terms_of
@@ -61,7 +62,7 @@ def _sum_of_two(graph: Graph, each: OffsetConv) -> Node:
             DEQUANTIZE, [graph.constant(values), *parameters], weight, **vars(weight.attrs)
         )
         channels = {"channels": values.shape[conv.attrs.kernel_layout.index("O")]}
-        changes = channels if getattr(conv.attrs, "channels", None) is not None else {}
+        changes = channels if attribute(conv.attrs, "channels", None) is not None else {}
         return graph.with_attrs(conv, [data, dequantized], **changes)
 
     first, sums = (term(*each) for each in terms_of(conv, weight))
