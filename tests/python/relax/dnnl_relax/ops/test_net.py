@@ -322,9 +322,10 @@ def test_net(name, count):
     check_op(name, list(DRAWS).index(name), count, combination)
 
 
+@pytest.mark.parametrize("count", [TRIES, pytest.param(3 * TRIES, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("name", DRAWS)
-def test_what_the_graph_infers(name):
-    for seed, is_open in itertools.product(range(3 * TRIES), (False, True)):
+def test_what_the_graph_infers(name, count):
+    for seed, is_open in itertools.product(range(count), (False, True)):
         mod = draw(name, "float32", seed, is_open)
         assert mod is None or not graph_problems(mod), mod.script()
 
