@@ -213,6 +213,29 @@ def test_a_range_of_open_sizes_has_a_known_length():
     assert "match_cast" not in tvm_dnnl.from_onnx(proto).script()
 
 
+@pytest.mark.parametrize(
+    "bound, part, is_known",
+    [
+        ("Neg(size)", "bound, most", True),
+        ("Neg(size)", "zero, bound", True),
+        ("Mul(size, minus)", "bound, most", True),
+        ("Mul(size, minus_two)", "bound, most", False),
+    ],
+    ids=["Neg", "end", "Mul", "before the first element"],
+)
+def test_slices_by_open_bounds_that_count_from_the_end(bound, part, is_known):
+    """As T5 reads the last rows of its table of positions."""
+    nodes = ["shape = Shape(x)", "size = Slice(shape, zero, one)", f"bound = {bound}"]
+    nodes += [f"rows = Slice(x, {part}, zero)", "y = MatMul(rows, w)"]
+    constants = {"minus": MINUS, "minus_two": np.array([-2]), "most": np.array([2**31 - 1])}
+    constants |= {"zero": ZERO, "one": ONE, "w": rand(4, 5)}
+    proto = model(nodes, {"x": ["n", 4]}, constants)
+    mod = tvm_dnnl.from_onnx(proto)
+    assert ("dynamic_strided_slice" not in mod.script()) == is_known
+    report = check(proto, [rand(3, 4)], [rand(1, 4)], mod=mod)
+    assert report.offloaded_ops["matmul"] == (part != "zero, bound")  # no rows
+
+
 def test_an_input_without_a_shape():
     proto = model(["y = Relu(x)"], {"x": [2]})
     proto.graph.input[0].type.tensor_type.ClearField("shape")

@@ -37,7 +37,7 @@ from ..backend import ATTR, Record, is_constant, size_from, value_of
 from .attributes import refuse_unread
 from .branches import BranchImporter
 from .quiet import QuietImporter
-from .shape_values import ShapeValue, evaluate, range_of
+from .shape_values import ShapeValue, bounds_from_start, evaluate, range_of
 
 # The inputs that converters of TVM accept as a shape, by op.
 _SHAPES = {"ConstantOfShape": [0], "Expand": [1], "Slice": [1, 2, 3, 4], "Tile": [1]}
@@ -191,6 +191,10 @@ class OpenShapeImporter(BranchImporter):
             if isinstance(inputs[3], ShapeValue):
                 resized = _resize(self._tensor(inputs[0]), inputs[3].elements, attrs)
                 return self.bb.normalize(resized)
+        for number in (1, 2) if op_name == "Slice" else ():
+            if isinstance(inputs[number], ShapeValue):
+                bounds = bounds_from_start(inputs[number], inputs[0], inputs[3])
+                inputs[number] = self._tensor(inputs[number]) if bounds is None else bounds
         for number, value in enumerate(inputs):
             if isinstance(value, ShapeValue):
                 is_shape = number in _SHAPES.get(op_name, ()) and value.elements.ndim == 1

@@ -128,6 +128,25 @@ def evaluate(op: str, inputs: list, attrs: dict) -> ShapeValue | relax.Expr | No
     return relax.const(result.elements.astype(dtype), dtype) if result.is_constant else result
 
 
+def bounds_from_start(bounds, data: relax.Expr, axes) -> ShapeValue | relax.Expr | None:
+    """Return bounds of a Slice with open ones that count from the end counted from the start.
+
+    TVM takes open bounds for positions. None if one may be before the first element.
+    """
+    shape = getattr(data.ty, "shape", None)
+    if not isinstance(shape, relax.ShapeExpr) or not (axes is None or is_constant(axes)):
+        return None
+    elements = []
+    for axis, each in zip(range(len(shape)) if axes is None else value_of(axes), bounds.elements):
+        if isinstance(each, Dim) and _is_negative(each - 1):
+            each = size_from(shape[int(axis)]) + each
+            if _is_negative(each) is not False:
+                return None
+        elements.append(each)
+    result = ShapeValue.of(elements, bounds.dtype)
+    return relax.const(np.array(elements, "int64")) if result.is_constant else result
+
+
 def range_of(builder: relax.BlockBuilder, start, limit, step) -> relax.Expr | None:
     """Return a Range with a step of one whose length is known; None for another.
 
@@ -264,6 +283,10 @@ def _unchanged(attrs, data):
     return data.elements, data.dtype
 
 
+def _negative(attrs, data):
+    return np.frompyfunc(operator.neg, 1, 1)(data.elements), data.dtype
+
+
 def _product(attrs, data, axes=None):
     if data.elements.ndim != 1:
         raise UnknownValue
@@ -280,6 +303,7 @@ _OPS: dict[str, Callable] = {
     "Floor": _unchanged,
     "Identity": _unchanged,
     "Mul": _elementwise(operator.mul),
+    "Neg": _negative,
     "ReduceProd": _product,
     "Sub": _elementwise(operator.sub),
     "Where": _where,
