@@ -17,9 +17,13 @@
 """Random graphs on oneDNN and on TVM without it, and the generator that draws them."""
 
 import pytest
+from tvm import relay
 from tvm.contrib.onednn import cpu
+from tvm.contrib.onednn.ir.op import infer
 from tvm.contrib.onednn.ops.table import TABLE
 from tvm.relay.op.contrib import dnnl
+from tvm.relay.op.contrib._dnnl.ir.dataflow_graph import op_calls
+from tvm.relay.op.contrib._dnnl.ir.relay_view import view_of
 from tvm.relay.op.contrib._dnnl.partition.pattern_table import composites
 from tvm.testing import dnnl as testing
 
@@ -171,3 +175,20 @@ def test_the_maximum_of_nothing_goes_no_further(real):
     verdict = random_graphs.judge(graph, real=real)
     assert verdict.kind == judging.SAME and verdict.report["ops"]["clip"]["offloaded"] == 1
     assert verdict.report["ops"]["nn.max_pool1d"]["offloaded"] == 0
+
+
+@pytest.mark.parametrize("name", ["nn.avg_pool2d", "nn.max_pool2d"])
+def test_windows_fit_into_the_data(name):
+    """TVM counts windows that do not fit, and reads beyond the data."""
+    count = 0
+    for seed in range(200):
+        try:
+            mod = random_graphs.single(seed, ROWS[name], ROWS).module(ROWS)
+        except draw.Unfit:
+            continue
+        mod = relay.transform.InferType()(mod)
+        for call in map(view_of, op_calls(mod["main"])):
+            if call.name == name:
+                count += 1
+                assert min(infer(name, call.args, call.attrs).shape) > 0
+    assert count > 20
