@@ -33,8 +33,9 @@ RULES = Rules(TABLE, Options(precision="bfloat16"))
 
 @pytest.fixture(autouse=True)
 def any_cpu(monkeypatch):
-    """Pretend that the CPU has all types."""
+    """Pretend that the CPU has all types, but no AMX; no TVM has to be there to say so."""
     monkeypatch.setattr(cpu, "computes", lambda dtype: True)
+    monkeypatch.setattr(cpu, "has_amx", lambda: False)
 
 
 def heads(r, x, seed):
