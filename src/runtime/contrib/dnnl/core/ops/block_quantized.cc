@@ -48,6 +48,8 @@ constexpr int64_t kPanelBytes = 1 << 20;
 /*! \brief A node's sizes: rows of data by channels of blocks. */
 struct Sizes : BlockSizes {
   int64_t rows, summed, channels;
+  /*! \brief What messages call the node. */
+  std::string where;
 
   /*! \brief The channels of a panel. */
   int64_t panel() const {
@@ -124,8 +126,7 @@ void RunManyRows(const Sizes& s, const Addresses& a) {
   for (int64_t first = 0; first < s.channels; first += s.panel()) {
     const int64_t count = std::min(s.panel(), s.channels - first);
     ParallelFor(count, 4, [&](int64_t begin, int64_t end) { Dequantize(s, a, first, begin, end); });
-    dnnl_sgemm('N', 'T', s.rows, count, padded, 1.f, a.arranged, padded, a.panel, padded, 0.f,
-               a.dst + first, s.channels);
+    MultiplyByRows(s.where, s.rows, count, padded, a.arranged, a.panel, a.dst + first, s.channels);
   }
 }
 
@@ -216,7 +217,8 @@ Sizes ReadSizes(const NodeReader& node, const Dims& data, const Dims& scales) {
   return {{static_cast<int>(node.Get<int64_t>("bits")), node.Get<int64_t>("block_size"), scales[1]},
           NumElements(data) / summed,
           summed,
-          scales[0]};
+          scales[0],
+          node.Where()};
 }
 
 /*!

@@ -23,10 +23,12 @@
  */
 #include <algorithm>
 #include <cstring>
+#include <string>
 
 #include "../exec/parallel.h"
 #include "../kernels/few_rows.h"
 #include "../op_table.h"
+#include "rows.h"
 #include "types.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
@@ -38,6 +40,8 @@ constexpr int64_t kFewExpertRows = 4;
 
 struct ExpertSizes {
   int64_t rows, columns, units, experts;
+  /*! \brief What messages call the node. */
+  std::string where;
 };
 
 /*! \brief The addresses of a run. */
@@ -53,8 +57,7 @@ struct ExpertAddresses {
 void MultiplyExpert(const ExpertSizes& s, int64_t rows, const float* data, const float* weight,
                     float* products) {
   if (rows > kFewExpertRows) {
-    dnnl_sgemm('N', 'T', rows, s.units, s.columns, 1.f, data, s.columns, weight, s.columns, 0.f,
-               products, s.units);
+    MultiplyByRows(s.where, rows, s.units, s.columns, data, weight, products, s.units);
     return;
   }
   // A thread is worth 32 KB of weights.
@@ -113,7 +116,8 @@ void LowerExpertDense(const NodeReader& node, PlanBuilder* plan) {
   using Type = dnnl::memory::data_type;
   const auto plain = [&](int input) { return plan->Plain(node, plan->Input(node, input)); };
   const Tensor data = plain(0), weight = plain(1), mask = plain(2);
-  const ExpertSizes s = {data.dims()[0], data.dims()[1], weight.dims()[1], weight.dims()[0]};
+  const ExpertSizes s = {data.dims()[0], data.dims()[1], weight.dims()[1], weight.dims()[0],
+                         node.Where()};
   const Tensor dst = plan->NewTensor(PlainDesc(node.OutDims(), node.OutType()));
   const Tensor gathered = plan->NewTensor(PlainDesc(data.dims(), Type::f32));
   const Tensor products = plan->NewTensor(PlainDesc(dst.dims(), Type::f32));

@@ -25,9 +25,12 @@
 #define TVM_RUNTIME_CONTRIB_DNNL_CORE_OPS_ROWS_H_
 
 #include <algorithm>
+#include <cstdint>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "../error.h"
 #include "../plan/builder.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
@@ -43,6 +46,20 @@ inline Dims AsRows(const Dims& dims) { return {NumElements(dims) / dims.back(), 
 /*! \brief A value as a matrix of rows. */
 inline Tensor FlattenRows(const NodeReader& node, PlanBuilder* plan, const Tensor& value) {
   return plan->Reshaped(node, value, AsRows(value.dims()));
+}
+
+/*!
+ * \brief dst = data * weight^T of float32 with oneDNN's sgemm.
+ * \param where What messages call the node.
+ * \param dst_stride Between the rows of dst; those of data and weight are adjacent.
+ */
+inline void MultiplyByRows(const std::string& where, int64_t rows, int64_t units, int64_t columns,
+                           const float* data, const float* weight, float* dst, int64_t dst_stride) {
+  const dnnl_status_t status = dnnl_sgemm('N', 'T', rows, units, columns, 1.f, data, columns,
+                                          weight, columns, 0.f, dst, dst_stride);
+  CORE_CHECK(status == dnnl_success)
+      << where << ": oneDNN's sgemm of " << rows << " rows, " << units << " units and " << columns
+      << " columns failed with status " << status;
 }
 
 /*! \brief A row-major matrix whose rows are along some axes of a tensor, and the way back. */
