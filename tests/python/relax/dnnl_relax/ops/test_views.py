@@ -240,3 +240,18 @@ def test_largest_of_several_tensors(name):
     params = [var(each, 3, 8) for each in "xyz"]
     wanted = {f"dnnl.{binary}_{binary}": 1}
     check(module(build, *params), wanted, *(rand(3, 8, seed=k) for k in range(3)))
+
+
+def test_batch_split_between_post_ops():
+    """Heads that lie between each other, whose scores get a dimension before they are added to."""
+
+    def build(builder, x, y, z):
+        x, y = (builder.emit(op.nn.relu(each)) for each in (x, y))
+        x = builder.emit(op.permute_dims(x, [0, 2, 1, 3]))
+        y = builder.emit(op.permute_dims(y, [0, 2, 3, 1]))
+        scores = builder.emit(op.matmul(x, y))
+        return op.add(builder.emit(op.reshape(scores, (2, 3, 1, 5, 6))), z)
+
+    shapes = {"x": (2, 5, 3, 16), "y": (2, 6, 3, 16), "z": (2, 3, 1, 5, 6)}
+    mod = module(build, *(var(name, *shape) for name, shape in shapes.items()))
+    check(mod, None, *(rand(*shape) for shape in shapes.values()))

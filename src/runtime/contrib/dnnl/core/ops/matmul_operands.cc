@@ -30,6 +30,7 @@
 #include "../exec/threads.h"
 #include "../faults.h"
 #include "../fusion/second_operand.h"
+#include "../op_table.h"
 #include "dynamic_quantize.h"
 #include "rows.h"
 
@@ -184,6 +185,10 @@ std::optional<MatMulOperands> ReadInterleaved(const NodeReader& node, PlanBuilde
   const bool is_copied = !IsPlain(plan->Input(node, 0).md) || !IsPlain(weights.md);
   const Dims out_dims = node.RootDims();
   if (!kind.is_batch || !is_copied || plan->IsConstant(weights) || out_dims.size() > 4) return {};
+  // A reshape between the post-ops may divide the batch in another way than the matrices have it.
+  for (int i = 0; i < node.NumPostOps(); ++i) {
+    if (FindOp(node.PostOp(i).OpName())->family.as_post_op == PostOp::kView) return {};
+  }
   MatMulOperands operands = ReadInputs(node, plan, kind, /*in_float32=*/false);
   operands.is_interleaved = true;
   operands.dst_dims = operands.View(out_dims);
