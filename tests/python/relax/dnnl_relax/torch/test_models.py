@@ -338,3 +338,24 @@ def test_refused():
             tvm_dnnl.from_exported_program(export.export(model.train(), (x,)))
     with pytest.raises(ValueError, match="changes count"):
         tvm_dnnl.from_exported_program(export.export(Counter().eval(), (x,)))
+
+
+class Skip(nn.Module):
+    """A level of a UNet: the result of a lower resolution is joined with that of the higher one."""
+
+    def __init__(self):
+        super().__init__()
+        self.down, self.up = nn.Conv2d(4, 8, 3, 2, 1), nn.Conv2d(12, 4, 3, padding=1)
+
+    def forward(self, x):
+        low = nn.functional.interpolate(self.down(x), scale_factor=2.0, mode="nearest")
+        return self.up(torch.cat([x, low], 1))
+
+
+def test_multiples_of_open_sizes():
+    """Height and width are even, as PyTorch asks for."""
+    height, width = (2 * export.Dim(name, min=2, max=64) for name in ("h", "w"))
+    dims = ({0: export.Dim("batch", max=9), 2: height, 3: width},)
+    calls = [(torch.randn(*sizes),) for sizes in ((2, 4, 16, 24), (1, 4, 8, 6), (3, 4, 20, 32))]
+    (offloaded, total, count), _ = check(Skip().eval(), *calls, dynamic_shapes=dims)
+    assert (offloaded, count) == (total, 1)

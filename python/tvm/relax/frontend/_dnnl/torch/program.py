@@ -37,6 +37,7 @@ from . import (
     resizes,
     results,
     simplify,
+    sizes,
 )
 from .graphs import argument, aten
 
@@ -86,12 +87,13 @@ def translated(program, values: dict) -> tvm.IRModule:
     """Return the module of a prepared program."""
     converters = registration.convert_map(values)
     _check_converters(program, converters)
-    return frontend.from_exported_program(
+    mod = frontend.from_exported_program(
         program,
         unwrap_unit_return_tuple=True,
         custom_convert_map=converters,
         run_ep_decomposition=False,
     )
+    return sizes.solve(mod)
 
 
 def _drop_plain_inputs(program) -> None:
