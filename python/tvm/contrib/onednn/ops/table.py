@@ -26,6 +26,7 @@ from . import (
     copy,
     eltwise,
     experts,
+    grid_sample,
     matmul,
     norm,
     pool,
@@ -42,7 +43,7 @@ from .schema import OpSchema, broadcast_type, same_type
 
 _FAMILIES = (
     *(conv, matmul, experts, recurrent, attention, quantized_dense, pool, norm, softmax),
-    *(reduce, resize, quantize, copy, view, reshape, eltwise, binary),
+    *(reduce, resize, grid_sample, quantize, copy, view, reshape, eltwise, binary),
 )
 
 TABLE: dict[str, OpSchema] = {row.name: row for family in _FAMILIES for row in family.ROWS}

@@ -83,6 +83,7 @@ constexpr Family kExpertDense = {InferExpertDense, LowerExpertDense, kAny,
                                  Fuses::kNothing,  PostOp::kNone,    ExpertFlops};
 constexpr Family kPool = {InferPool, LowerPool, kCommon, Fuses::kQuantizations};
 constexpr Family kGlobalPool = {InferGlobalPool, LowerPool, kCommon, Fuses::kQuantizations};
+constexpr Family kGridSample = {InferGridSample, LowerGridSample};
 constexpr Family kResize = {InferResize, LowerResize, kCommon, Fuses::kRealOps};
 constexpr Family kSoftmax = {InferSoftmax, LowerSoftmax};
 constexpr Family kReduce = {InferReduce, LowerReduce, kAny, Fuses::kRealOps};
@@ -161,6 +162,7 @@ const OpSpec kOps[] = {
     {"image.resize1d", 1, 1, kResize},
     {"image.resize2d", 1, 1, kResize},
     {"image.resize3d", 1, 1, kResize},
+    {"image.grid_sample", 2, 2, kGridSample},
     {"nn.upsampling", 1, 1, kResize},
     {"nn.upsampling3d", 1, 1, kResize},
 

@@ -194,6 +194,9 @@ ROWS: dict[str, Row] = {
     "relax.astype": _cast,
     "relax.quantize": _quantization("qnn.quantize"),
     "relax.dequantize": _quantization("qnn.dequantize"),
+    "relax.image.grid_sample": same(
+        "image.grid_sample", "method", "layout", "padding_mode", "align_corners"
+    ),
     "relax.image.resize2d": _resize,
     "relax.image.resize3d": _resize,
     "relax.nn.attention_var_len": unsupported(
