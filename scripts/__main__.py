@@ -8,7 +8,7 @@ from scripts.errors import SetupError
 
 if __name__ == "__main__":
     try:
-        sys.exit(cli.run(sys.argv[1:]))
+        sys.exit(cli.into_a_pipe(cli.run)(sys.argv[1:]))
     except SetupError as error:
         sys.exit(f"\n{error}")
     except KeyboardInterrupt:

@@ -3,8 +3,10 @@
 
 import argparse
 import difflib
+import functools
 import importlib
 import itertools
+import os
 import re
 import signal
 import sys
@@ -143,6 +145,28 @@ def _interrupt(signum, frame):
     raise KeyboardInterrupt
 
 
+def into_a_pipe(main):
+    """Decorate the main function of a command: it ends quietly if the reader of its output does.
+
+    The exit code is then that of a process that SIGPIPE ends.
+    """
+
+    @functools.wraps(main)
+    def wrapped(argv):
+        try:
+            try:
+                return main(argv)
+            finally:
+                sys.stdout.flush()
+        except BrokenPipeError:
+            # What is still buffered goes nowhere, or it would fail again at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 128 + signal.SIGPIPE
+
+    return wrapped
+
+
+@into_a_pipe
 def main(argv):
     """Run a command; print errors that have a remedy without a traceback."""
     # Ended from outside, stop as on Ctrl-C: take running children along, leave a state that the

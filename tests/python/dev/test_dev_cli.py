@@ -4,6 +4,7 @@
 import importlib.util
 import os
 import shutil
+import signal
 import subprocess
 import sys
 
@@ -57,6 +58,16 @@ def test_each_command_has_its_help_before_anything_is_there(command, tmp_path):
     assert result.returncode == 0, result.stderr
     assert result.stdout.startswith(f"usage: ./dev.py {command}")
     assert not (tmp_path / "build").exists()
+
+
+@pytest.mark.parametrize("entry", [["dev.py"], ["-m", "scripts"]], ids=["dev", "environment"])
+def test_a_reader_that_leaves_ends_a_command_quietly(entry):
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, *entry, "setup", "--dry-run"]
+    result = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+    os.close(writer)
+    assert (result.returncode, result.stderr) == (128 + signal.SIGPIPE, "")
 
 
 def test_an_option_with_a_slip_has_a_hint():
