@@ -42,26 +42,26 @@ MAKING, ABANDONED = ".dnnl-making-", 60.0
 
 
 def export_library(compiled, path: str | os.PathLike, **options) -> None:
-    """Export a compiled model so that there is the old file, or none, until there is the new one.
+    """Export a compiled model to a file, which replaces an older one atomically.
 
-    A disk that is full, an error or a killed process cannot leave half a file, and processes that
-    have loaded the old one keep it. What is left of a killed process, a folder beside the file, is
-    removed by a later call.
+    A full disk, an error or a killed process cannot leave half a file, and processes that have
+    loaded the old file keep it. A killed process may leave a folder beside the file; a later call
+    removes it.
 
     Parameters
     ----------
     compiled : object
-        What the compiler of TVM returned.
+        The result of TVM's compiler.
     path : str | os.PathLike
-        The file. Its suffix says the format, such as ".so" or ".tar".
+        The file. Its suffix selects the format, such as ".so" or ".tar".
     options
         Those of its `export_library`, such as `options=` for the C++ compiler.
 
     Raises
     ------
     OSError
-        It could not be written: a disk is full, for example, that of `path` or of the temporary
-        files.
+        The file cannot be written, for example because the disk of `path` or of the temporary
+        files is full.
     RuntimeError
         The C++ compiler that links a shared library failed, or there is none.
     """

@@ -34,7 +34,7 @@ _DRAWS_OF_TIES = 8
 
 
 class VerificationError(RuntimeError):
-    """A compiled model has other results than the model that it was compiled from."""
+    """The results of a compiled model differ from its source by more than rounding explains."""
 
 
 class CannotRun(Exception):

@@ -330,5 +330,16 @@ def offload_report(mod: tvm.IRModule) -> OffloadReport:
     mod : tvm.IRModule
         A module, partitioned or not, before ``RunCodegen``. Before partitioning, nothing is
         offloaded, and the report lists the ops that would be refused.
+
+    Returns
+    -------
+    report : OffloadReport
+        The counts and the reasons, by the names of ops in Relax. Its text is a table.
+
+    Raises
+    ------
+    TypeError
+        `mod` is not a module.
     """
+    compiled.check_module(mod)
     return make_report(mod, TABLE)

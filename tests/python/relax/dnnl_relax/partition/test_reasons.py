@@ -174,6 +174,8 @@ def test_options():
         tvm_dnnl.partition_for_dnnl(mod, exclude=["nn.conv2e"])
     with pytest.raises(TypeError, match="IRModule"):
         tvm_dnnl.partition_for_dnnl(mod["main"])
+    with pytest.raises(TypeError, match="IRModule"):
+        tvm_dnnl.offload_report(mod["main"])
     for name in ("relax.add", "add"):
         report = tvm_dnnl.offload_report(tvm_dnnl.partition_for_dnnl(mod, exclude=[name]))
         assert report.reasons["add"] == {"excluded by option": 1}

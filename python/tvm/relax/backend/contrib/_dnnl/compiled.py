@@ -37,7 +37,14 @@ from .loaded import machine, plans
 
 @functools.cache
 def host_target() -> tvm.target.Target:
-    """Return the LLVM target of this machine."""
+    """Return the LLVM target of this machine.
+
+    Returns
+    -------
+    target : tvm.target.Target
+        The target "llvm", with the triple and the CPU that LLVM detects. A library that is compiled
+        for it may not run on another CPU.
+    """
 
     def make(triple, cpu=None):
         return tvm.target.Target(

@@ -159,7 +159,7 @@ def from_file(
 ) -> tvm.IRModule:
     """Import a file: an ONNX model, a TFLite model, or a program of `torch.export` (`.pt2`).
 
-    The contents tell which it is.
+    The format is detected from the contents of the file.
 
     Parameters
     ----------

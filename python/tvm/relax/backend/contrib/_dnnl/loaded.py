@@ -274,15 +274,44 @@ def _load_other(path: str):
 
 
 def dnnl_version() -> str:
-    """Return the version of the oneDNN library that is loaded, such as "3.2.0"."""
+    """Return the version of the oneDNN library that is loaded.
+
+    Returns
+    -------
+    version : str
+        Major, minor and patch version, such as "3.2.0".
+    """
     return str(_function("runtime.contrib.dnnl.version")())
 
 
 def num_threads() -> int:
-    """Return the number of threads for models that have not run yet."""
+    """Return the number of threads for models that have not run yet.
+
+    Returns
+    -------
+    number : int
+        The number that was passed to `set_num_threads`, else the environment variable
+        `TVM_DNNL_NUM_THREADS`, else OpenMP's default: `OMP_NUM_THREADS`, or the CPUs that affinity
+        and cgroup quota allow. A model that was compiled with `num_threads` prefers its own number
+        to OpenMP's default.
+    """
     return int(_function("runtime.contrib.dnnl.get_num_threads")())
 
 
 def set_num_threads(number: int) -> None:
-    """Set the number of threads for models that have not run yet; 0 undoes earlier calls."""
+    """Set the number of threads for models that have not run yet.
+
+    oneDNN divides the work at a model's first run, and the model keeps that number of threads. If
+    several threads run models, one oneDNN thread for each is usually best.
+
+    Parameters
+    ----------
+    number : int
+        The number of threads, or 0 to undo earlier calls.
+
+    Raises
+    ------
+    RuntimeError
+        The number is negative or too large, or this oneDNN does not run on OpenMP.
+    """
     _function("runtime.contrib.dnnl.set_num_threads")(number)
