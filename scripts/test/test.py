@@ -13,6 +13,7 @@ they are named by their id (file::test).
   ./dev.py test tests/python/contrib/test_dnnl.py
   ./dev.py test --codegen c_src -k conv2d
   ./dev.py test --onednn-newer
+  ./dev.py test --newest-python
   ./dev.py test --sanitize address
 """
 
@@ -24,7 +25,7 @@ from scripts.layout import CODEGENS, Layout, PluginLayout
 from scripts.setup.environment import prepare
 from scripts.setup.native import NativeBuild
 from scripts.setup.variables import newer_onednn, tvm_home, variables
-from scripts.test import quick
+from scripts.test import newest_python, quick
 from scripts.test.sanitize import SANITIZERS, SanitizedBuild
 
 CPP_TARGETS = ("dnnl_core_cpptest", "dnnl_cpptest")
@@ -85,6 +86,19 @@ def run_plugin_tests(args, words):
     # The process that only shares the tests out receives their warnings, of classes of the plug-in.
     command = [layout.python, "-m", "pytest", "-p", layout.module, *shared, *words]
     return run_command(runner, command, {**threads, **variables(layout)}, layout.root)
+
+
+def run_with_newest_python(args, words):
+    """Run tests of the plug-in with the newest Python at hand; return the exit code."""
+    layout = PluginLayout()
+    runner = prepare(args, layout)
+    python = newest_python.install(runner, layout)
+    if python is None:
+        return 0
+    words = words if names_files(words) else [*words, *newest_python.TESTS]
+    shared, threads = sharing(words)
+    command = [python, "-m", "pytest", *shared, *marked(args), *words]
+    return run_command(runner, command, {**newest_python.environ(), **threads}, layout.root)
 
 
 def sharing(words):
@@ -150,7 +164,7 @@ def add_arguments(parser):
     """Add the command's options. pytest has more: no word of its own may be taken for one."""
     parser.usage = (
         "./dev.py test [--all] [--quick [COMMIT]] [--codegen NAME] [--sanitize NAME] "
-        "[--onednn-newer] [--dry-run] [--no-build] [WORDS OF PYTEST ...]"
+        "[--onednn-newer] [--newest-python] [--dry-run] [--no-build] [WORDS OF PYTEST ...]"
     )
     parser.add_argument(
         "--all",
@@ -179,11 +193,19 @@ def add_arguments(parser):
         help="run the C++ tests alone, compiled with AddressSanitizer and "
         "UndefinedBehaviorSanitizer, or with ThreadSanitizer; a word chooses tests by name",
     )
+    parser.add_argument(
+        "--newest-python",
+        action="store_true",
+        help="test the plug-in with the newest Python on PATH or of pyenv, if that is newer than "
+        "the environment's, and with the newest packages",
+    )
     options.add_newer(parser)
 
 
 def main(args):
     """Run the tests."""
+    if args.newest_python:
+        return run_with_newest_python(args, args.words)
     codegen, words = args.codegen, args.words
     is_default = codegen == CODEGENS[0]
     if tvm_home() and not is_default:
