@@ -40,8 +40,10 @@ endif()
 target_include_directories(tvm_dnnl_relax SYSTEM PRIVATE
   "${TVM_FFI}/include" "${DNNL_INCLUDE_DIR}")
 target_compile_options(tvm_dnnl_relax PRIVATE -Wall -Wextra)
+# Before glibc 2.34, threads are in a library of their own.
+find_package(Threads REQUIRED)
 target_link_libraries(tvm_dnnl_relax PRIVATE
-  "${TVM_FFI}/lib/libtvm_ffi.so" "${DNNL_LIBRARY}" ${CMAKE_DL_LIBS})
+  "${TVM_FFI}/lib/libtvm_ffi.so" "${DNNL_LIBRARY}" ${CMAKE_DL_LIBS} Threads::Threads)
 target_link_options(tvm_dnnl_relax PRIVATE
   "LINKER:--version-script=${DNNL_EXPORTS}" "LINKER:-z,defs" "LINKER:-z,relro,-z,now")
 # Python has opened libtvm_ffi.so before, which is then the one, wherever it lies. oneDNN's library
