@@ -162,15 +162,18 @@ class QnnDrawing(Drawing):
             integers = a / given.scale + given.zero_point
             return given.real(reference.pool(integers, "avg", attrs))
 
-        group = Group(f"int32_{name}", [x], expr, real)
+        group, out = Group(f"int32_{name}", [x], expr, real), given
+        stays, casts = name == "avg_pool3d" and data.values.shape[1] == 1, 1
         if self.chance(0.3):
-            return Rounded(group._replace(expr=relay.cast(expr, given.dtype)), given)
-        out = self.out_quantization(self.exact(group))
-        expr = out.requantize(expr, given.scale, zero_point=given.zero_point)
+            casts, expr = 2, relay.cast(expr, given.dtype)
+        else:
+            out = self.out_quantization(self.exact(group))
+            expr = out.requantize(expr, given.scale, zero_point=given.zero_point)
+            stays = stays or bool(_pads(attrs) and given.zero_point)
         group = group._replace(expr=expr)
-        if _pads(attrs) and given.zero_point:
+        if stays:
             # TVM cuts the fractions of averages off.
-            on_tvm = Counter({"cast": 1, f"nn.{name}": 1})
+            on_tvm = Counter({"cast": casts, f"nn.{name}": 1})
             return Rounded(group, out, lambda operands: given.scale, on_tvm)
         return Rounded(group, out)
 
