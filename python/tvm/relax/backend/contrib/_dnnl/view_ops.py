@@ -58,7 +58,8 @@ def _of_ones(data: relax.Expr, given: list, target: list) -> ReadOp:
     codes = _codes_in_order(list(map(size_from, given)), list(map(size_from, target)))
     if codes is not None:
         return ReadOp("reshape", [data], {"newshape": codes, "allowzero": False})
-    raise UnsupportedOp(f"more than one open dimension of {target} is computed")
+    sizes_text = ", ".join(str(dim if number(dim) is None else number(dim)) for dim in target)
+    raise UnsupportedOp(f"more than one open dimension of [{sizes_text}] is computed")
 
 
 def _codes_in_order(old: list, new: list) -> list[int] | None:
