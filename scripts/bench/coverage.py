@@ -24,7 +24,7 @@ def add_arguments(parser):
     parser.add_argument(
         "--packages",
         action="store_true",
-        help="models of packages, a download of 270 MB; --models names parts of their names",
+        help="models of packages, a download of 380 MB; --models names parts of their names",
     )
     parser.add_argument(
         "--architectures",
@@ -48,7 +48,9 @@ def add_arguments(parser):
         help="write docs/models.md from the tables of docs/coverage.md; measure nothing",
     )
     parser.add_argument(
-        "--write", action="store_true", help="with --packages --time: write docs/coverage.md"
+        "--write",
+        action="store_true",
+        help="with --packages --time: write docs/coverage.md; with --models only their rows",
     )
     options.add_relax(parser, "with --packages: TVM's Relax, by the plug-in for Relax")
     options.add_runs(parser, repeat=30)

@@ -91,6 +91,41 @@ SHAPES = {
     "plcmos_v2.onnx": {"degraded_audio": (1, 1, 100, 257), "rater_embed": (1, 64)},
     "swift_f0/model.onnx": {"audio": (1, 16000)},
     "sim_model.onnx": {"input_1": (1, 60, 60, 3), "input_2": (1, 60, 60, 3)},
+    **dict.fromkeys(
+        ("resources/encoder.onnx", "persian/encoder.onnx"), {"src": (1, 16), "src_mask": (1, 16)}
+    ),
+    **dict.fromkeys(
+        ("resources/decoder.onnx", "persian/decoder.onnx"),
+        {"prefix": (1, 8), "memory": (1, 16, 256), "src_mask": (1, 16), "hidden": (1, 2, 256)},
+    ),
+    "captcha_crnn.onnx": {"image": (1, 3, 60, 160)},
+    "vietcombank_captcha.onnx": {"input": (1, 50, 155, 3)},
+    "khmersm/model.onnx": {"x": (1, 32), "mask": (1, 32)},
+    "attacut-c.onnx": {"input": (1, 32)},
+    "attacut-sc.onnx": {"input": (1, 2, 32)},
+    "model/deepcut.onnx": {"input_1": (32, 21), "input_2": (32, 21)},
+    "oskut-deepcut.onnx": {"inputs": (32, 21), "inputs_1": (32, 21)},
+    **dict.fromkeys(
+        ("oskut-tl-deepcut-tnhc.onnx", "oskut-tl-deepcut-ws.onnx"),
+        {"input1": (32, 21), "input2": (32, 21)},
+    ),
+    **dict.fromkeys(
+        ("oskut-scads.onnx", "oskut-tnhc.onnx", "oskut-ws.onnx", "oskut-ws-augment-60p.onnx"),
+        {"input1": (32, 21), "input2": (32, 21), "input3": (32, 21)},
+    ),
+    "bilstm.int8.onnx": {"input_ids": (1, 32)},
+    **dict.fromkeys(
+        ("rawi.int8.onnx", "rawi_ensemble.int8.onnx", "rawi_v2.int8.onnx", "rawi_v3.int8.onnx"),
+        {"input": (1, 32)},
+    ),
+    "minilm_int8/model.onnx": dict.fromkeys(
+        ("input_ids", "attention_mask", "token_type_ids"), (1, 32)
+    ),
+    **dict.fromkeys(("modelA_paper.onnx", "modelB_full.onnx"), {"x": (1, 100, 64)}),
+    **dict.fromkeys(
+        ("spindle-detector-eeg.onnx", "spindle-detector-ieeg.onnx"),
+        {"raw_signal": (1, 1, 7500), "spectrogram": (1, 15, 7500)},
+    ),
 }
 # Inputs whose values mean something: integers below a number, or one value.
 BELOW = {"bytes": 256}
@@ -252,12 +287,38 @@ def markdown(rows, header=HEADER, more=()):
     return table.markdown(titles, lines)
 
 
+def read(page, marks):
+    """Return the rows of a table of docs/coverage.md: by model, its cells by title."""
+    table = page.partition(marks[0])[2].partition(marks[1])[0]
+    titles, _, *lines = (
+        [cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines()
+    )
+    rows, package = {}, ""
+    for cells in lines:
+        package = cells[0] or package
+        rows[f"{package}: {cells[1]}"] = dict(zip(titles, cells))
+    return rows
+
+
+def joined(page, marks, measured, titles):
+    """Return the rows of a table with those that were measured now, "-" where they have no figure.
+
+    `measured` are pairs of a name and cells by `titles`; the columns are those of the table.
+    """
+    rows_by_name = read(page, marks)
+    columns = list(next(iter(rows_by_name.values())))[2:]
+    for name, cells in measured:
+        rows_by_name[name] = dict(zip(titles, map(str, cells)))
+    names = sorted(rows_by_name, key=lambda name: name.partition(":")[0].lower())
+    return [(name, [rows_by_name[name].get(each, "-") for each in columns]) for name in names]
+
+
 def main(args, folder, console):
     """Print the table of the models in a folder; return the exit code."""
-    if args.write and (args.models or not args.time):
+    if args.write and not (args.models or args.time):
         raise SetupError(
-            "the table of the docs has all models, with times",
-            "--write goes with --packages and --time, not with --models.",
+            "the table of the docs has times",
+            "--write goes with --packages and --time; with --models it replaces their rows only.",
         )
     header = [title for title in HEADER if not args.relax or "work" not in title]
     more = FIRST * args.first
@@ -285,7 +346,12 @@ def main(args, folder, console):
     print(table.render(titles, rows))
     if args.write:
         marks = RELAX_MARKS if args.relax else MARKS
-        write_between(PATH, marks, markdown(explained, header, more))
+        shown = explained
+        if args.models:
+            columns = [title(each) for each in [*header[1:], *TIMES * args.time, "why", *more]]
+            shown = joined(PATH.read_text("utf-8"), marks, explained, columns)
+        firsts = FIRST if args.models and args.relax else more
+        write_between(PATH, marks, markdown(shown, header, firsts))
     for name, cells in explained:
         why = cells[len(titles) - 1 - len(more)]
         if why:

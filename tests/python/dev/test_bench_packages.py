@@ -45,6 +45,20 @@ def test_models_of_packages_that_are_slow_or_cut_are_explained():
     )
 
 
+def test_rows_are_replaced_in_the_table():
+    titles = ["ops", "ms", "why", "first"]
+    rows = [("b: y/one", ["9", "1.50", "", "7"]), ("c: z/one", ["8", "2.50", "slow", "6"])]
+    table = "| package | model | ops | ms | why | first |\n| --- | --- | --- | --- | --- | --- |\n"
+    for name, cells in rows:
+        table += "| " + " | ".join([*name.split(": "), *cells]) + " |\n"
+    page = "".join([packages.MARKS[0], table, packages.MARKS[1]])
+    measured = [("a: x/one", [4, ""]), ("c: z/one", [5, ""])]
+    got = packages.joined(page, packages.MARKS, measured, ["ops", "why"])
+    new, replaced = ["4", "-", "", "-"], ["5", "-", "", "-"]
+    assert got == [("a: x/one", new), rows[0], ("c: z/one", replaced)]
+    assert packages.joined(page, packages.MARKS, [], titles) == rows
+
+
 def test_the_table_of_models_of_packages_goes_into_the_docs(tmp_path):
     cells = [9, 8, 1, "99.00%", "1.0e-07", "1.50", "2.50", "-", ""]
     text = packages.markdown([("a: x/one", cells), ("a: x/two", cells), ("b: y/one", cells)])
@@ -67,7 +81,7 @@ def test_the_table_of_models_of_packages_goes_into_the_docs(tmp_path):
 
 def test_every_model_of_the_tables_has_a_task():
     page = packages.PATH.read_text(encoding="utf-8")
-    relay, relax = (tasks.read(page, marks) for marks in (packages.MARKS, packages.RELAX_MARKS))
+    relay, relax = (packages.read(page, marks) for marks in (packages.MARKS, packages.RELAX_MARKS))
     assert relay.keys() <= relax.keys() and len(relax) >= 25
     assert {tasks.task_of(name) for name in relax} == tasks.TASKS.keys() - {"other"}
 
