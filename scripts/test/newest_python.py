@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests the plug-in with the newest Python at hand, installed by pip without pins.
+"""Tests the plug-in with the newest Python at hand, installed by pip as users install it.
 
-The other tests run with the Python of the environment, and with pinned packages.
+The other tests run with the Python of the environment, and with packages that it still supports.
 """
 
 import os
@@ -46,7 +46,10 @@ def install(runner, layout):
     settings = {**build_settings(layout), "build-dir": venv / "cmake"}
     del settings["cmake.define.TVM_FFI"]  # pip installs its headers for the build.
     python = venv / "bin" / "python"
-    command = [python, "-m", "pip", "install", "--disable-pip-version-check", "--no-input"]
+    # Also for what pip installs to build; older versions of pip read the first for that, too.
+    pins = layout.requirements / "newest-python.txt"
+    command = ["env", f"PIP_CONSTRAINT={pins}", f"PIP_BUILD_CONSTRAINT={pins}"]
+    command += [python, "-m", "pip", "install", "--disable-pip-version-check", "--no-input"]
     command += [f"--config-settings={name}={value}" for name, value in settings.items()]
     with runner.console.step(f"install the plug-in with {interpreter.name}"):
         runner.run(

@@ -197,7 +197,7 @@ def add_arguments(parser):
         "--newest-python",
         action="store_true",
         help="test the plug-in with the newest Python on PATH or of pyenv, if that is newer than "
-        "the environment's, and with the newest packages",
+        "the environment's, and with newer packages",
     )
     options.add_newer(parser)
 
