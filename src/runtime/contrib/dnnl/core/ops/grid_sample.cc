@@ -48,6 +48,8 @@ Types InferGridSample(const NodeReader& node, const Types& inputs) {
   CORE_CHECK(method == "bilinear" && layout == "NCHW")
       << node.Where() << ": method is " << method << " and layout " << layout
       << ", expected: bilinear and NCHW";
+  // The lowering does not fail: what it reads is read here, too.
+  node.Get<bool>("align_corners", true);
   return {{{data[0], data[1], grid[2], grid[3]}, kFloat32}};
 }
 
