@@ -47,7 +47,7 @@ def install(runner, layout):
     del settings["cmake.define.TVM_FFI"]  # pip installs its headers for the build.
     python = venv / "bin" / "python"
     # Also for what pip installs to build; older versions of pip read the first for that, too.
-    pins = layout.requirements / "newest-python.txt"
+    pins = layout.requirements / "newest-python.constraints"
     command = ["env", f"PIP_CONSTRAINT={pins}", f"PIP_BUILD_CONSTRAINT={pins}"]
     command += [python, "-m", "pip", "install", "--disable-pip-version-check", "--no-input"]
     command += [f"--config-settings={name}={value}" for name, value in settings.items()]
