@@ -31,6 +31,26 @@
 
 namespace tvm::runtime::contrib::dnnl_backend {
 
+namespace {
+
+struct Sampling {
+  bool align_corners, is_border;
+};
+
+Sampling ReadSampling(const NodeReader& node) {
+  const auto padding = node.Get<std::string>("padding_mode", "zeros");
+  CORE_CHECK(padding == "zeros" || padding == "border")
+      << node.Where() << ": padding_mode is " << padding << ", expected: zeros or border";
+  const auto method = node.Get<std::string>("method", "bilinear");
+  const auto layout = node.Get<std::string>("layout", "NCHW");
+  CORE_CHECK(method == "bilinear" && layout == "NCHW")
+      << node.Where() << ": method is " << method << " and layout " << layout
+      << ", expected: bilinear and NCHW";
+  return {node.Get<bool>("align_corners", true), padding == "border"};
+}
+
+}  // namespace
+
 Types InferGridSample(const NodeReader& node, const Types& inputs) {
   for (int i : {0, 1}) CheckRank(node, inputs, i, 4);
   const Dims &data = inputs[0].shape, &grid = inputs[1].shape;
@@ -40,16 +60,8 @@ Types InferGridSample(const NodeReader& node, const Types& inputs) {
   CORE_CHECK(grid[0] == data[0] && grid[1] == 2)
       << node.Where() << ": data is " << ToText(inputs[0]) << ", but the grid is "
       << ToText(inputs[1]);
-  const auto padding = node.Get<std::string>("padding_mode", "zeros");
-  CORE_CHECK(padding == "zeros" || padding == "border")
-      << node.Where() << ": padding_mode is " << padding << ", expected: zeros or border";
-  const auto method = node.Get<std::string>("method", "bilinear");
-  const auto layout = node.Get<std::string>("layout", "NCHW");
-  CORE_CHECK(method == "bilinear" && layout == "NCHW")
-      << node.Where() << ": method is " << method << " and layout " << layout
-      << ", expected: bilinear and NCHW";
-  // The lowering does not fail: what it reads is read here, too.
-  node.Get<bool>("align_corners", true);
+  // Refuses what the lowering could not read.
+  ReadSampling(node);
   return {{{data[0], data[1], grid[2], grid[3]}, kFloat32}};
 }
 
@@ -58,13 +70,10 @@ void LowerGridSample(const NodeReader& node, PlanBuilder* plan) {
   const Tensor grid = plan->Plain(node, plan->Input(node, 1));
   const Tensor dst = plan->NewTensor(PlainDesc(node.OutDims(), node.OutType()));
   const Dims &image = data.dims(), &out = dst.dims();
-  const GridSampleKernel kernel = {image[0],
-                                   image[1],
-                                   image[2],
-                                   image[3],
-                                   out[2] * out[3],
-                                   node.Get<bool>("align_corners", true),
-                                   node.Get<std::string>("padding_mode", "zeros") == "border"};
+  const Sampling sampling = ReadSampling(node);
+  const GridSampleKernel kernel = {image[0],          image[1],        image[2],
+                                   image[3],          out[2] * out[3], sampling.align_corners,
+                                   sampling.is_border};
   const auto run = [kernel](void* const* at) {
     kernel.Run(static_cast<const float*>(at[0]), static_cast<const float*>(at[1]),
                static_cast<float*>(at[2]));
