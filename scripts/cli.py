@@ -12,7 +12,7 @@ import signal
 import sys
 
 from scripts import options
-from scripts.errors import SetupError
+from scripts.errors import INTERRUPTED, SetupError
 from scripts.exec import run_command
 
 # By command: its module, and what it does.
@@ -181,7 +181,7 @@ def main(argv):
         return 1
     except KeyboardInterrupt:
         print("\ninterrupted; the next run goes on from here", file=sys.stderr)
-        return 130
+        return INTERRUPTED
     except OSError as error:
         if error.errno == 28:
             problem = SetupError("the disk is full", "free some space and run the command again.")

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Errors that a person meets: what is wrong, and what to do next."""
 
+# The exit code after Ctrl-C.
+INTERRUPTED = 130
+
 
 class SetupError(Exception):
     """A failure with a remedy. The entry point prints it without a traceback.

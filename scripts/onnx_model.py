@@ -82,16 +82,23 @@ class OnnxModel:
 
         for _, advice in self.open_inputs():
             raise SetupError("an input has no fixed shape", f"give {advice}.")
-        random, values = np.random.default_rng(seed), {}
+        types = {}
         for name, shape in self.shapes.items():
             dtype = onnx.helper.tensor_dtype_to_np_dtype(self._types[name].elem_type)
-            if dtype.kind == "f":
-                values[name] = random.uniform(-1.0, 1.0, shape).astype(dtype)
-            elif dtype.kind in "iub":
-                values[name] = random.integers(0, 2, shape).astype(dtype)
-            else:
+            if dtype.kind not in "fiub":
                 raise SetupError(f"input {name} of {self.path} is not a tensor of numbers")
-        return values
+            types[name] = shape, dtype
+        return random_inputs(types, seed)
+
+
+def random_inputs(types, seed):
+    """Return inputs by name, of shapes and types by name, as `OnnxModel.example` draws them."""
+    random, values = np.random.default_rng(seed), {}
+    for name, (shape, dtype) in types.items():
+        is_integer = np.dtype(dtype).kind in "iub"
+        drawn = random.integers(0, 2, shape) if is_integer else random.uniform(-1.0, 1.0, shape)
+        values[name] = drawn.astype(dtype)
+    return values
 
 
 def relax_module(path, shapes=()):

@@ -7,11 +7,10 @@ Outputs are compared with those of the runtime that the file was written for, if
 import dataclasses
 from pathlib import Path
 
-import numpy as np
-
 from scripts.bench import peers, relax
 from scripts.bench.worker import Worker
 from scripts.layout import PluginLayout
+from scripts.onnx_model import random_inputs
 
 # By suffix: the rows that are measured beside ours when none is named, the reference first.
 PEERS = {".tflite": ("litert", "openvino"), ".pt2": ("pytorch",)}
@@ -26,13 +25,7 @@ class Inputs:
 
     def example(self, seed=0):
         """Return random inputs by name: floats in [-1, 1], and integers of 0 and 1."""
-        random, values = np.random.default_rng(seed), {}
-        for name, (shape, dtype) in self.types.items():
-            if dtype.startswith(("float", "bfloat")):
-                values[name] = random.uniform(-1.0, 1.0, shape).astype(dtype)
-            else:
-                values[name] = random.integers(0, 2, shape).astype(dtype)
-        return values
+        return random_inputs(self.types, seed)
 
 
 def workload(path, shapes, runtime=None):

@@ -17,7 +17,7 @@ from dnnl_tests.models import accuracy, workloads
 from scripts import options, table
 from scripts.bench import measure, op_models, peers, relax, rows
 from scripts.console import Console
-from scripts.errors import SetupError
+from scripts.errors import INTERRUPTED, SetupError
 
 PRECISIONS = ("float32", "bfloat16", "float16", "int8")
 PEERS = ("onnxruntime", relax.ALONE)
@@ -26,8 +26,6 @@ FORMAT = "dnnl-bench-ops-1"
 SLOW = 1.2
 # Whatever takes so many seconds on TVM alone is not measured further.
 LONGEST = 0.1
-# The exit code after Ctrl-C.
-INTERRUPTED = 130
 _HEADER = [
     "op", "precision", "operands and attributes", "on\noneDNN", "largest\nerror", "ms",
     "onnxruntime\nms", "TVM alone\nms", "ours /\nthe better",

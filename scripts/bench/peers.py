@@ -56,7 +56,8 @@ class Prepared:
 def _expected(workload, threads):
     """Return inputs to compare outputs on, and a model's outputs in float32 by its reference."""
     inputs = accuracy.examples(workload)
-    reference = getattr(workload, "reference", prepare_onnxruntime)(Case(workload, threads))
+    prepare = getattr(workload, "reference", None) or prepare_onnxruntime
+    reference = prepare(Case(workload, threads))
     return inputs, [reference.run(each)[0] for each in inputs]
 
 
@@ -64,7 +65,8 @@ def _expected(workload, threads):
 class OwnFile(workloads.Workload):
     """A file of the user, with any number of inputs.
 
-    `model` draws the inputs, and `reference` prepares what the outputs are compared with.
+    `model` draws the inputs. A file that is no ONNX model has a `path`, and a `reference`, which
+    prepares what the outputs are compared with.
     """
 
     model: object = None
@@ -89,8 +91,6 @@ def own_workload(path, shapes):
         onnx_path=lambda: path,
         has_classes=False,
         model=model,
-        path=path,
-        reference=prepare_onnxruntime,
     )
 
 

@@ -102,13 +102,13 @@ def operand(d, value, dtypes, is_first):
     return relay.const(tvm.nd.array(value.astype(numpy_type(str(dtype)))))
 
 
-def drawn(name, seed, real, edges=True):
+def drawn(name, seed, real):
     """Return a call of an op of the table, in which a type is in the place of float32.
 
-    With edges, operands of some calls have other types.
+    Operands of some calls have other types.
     """
-    d = Draw(seed, edges)
+    d = Draw(seed, edges=True)
     call = TABLE[name].draw(d)
-    dtypes = (d.choice(EDGE_DTYPES), real) if edges and d.chance(0.15) else (real,)
+    dtypes = (d.choice(EDGE_DTYPES), real) if d.chance(0.15) else (real,)
     args = [operand(d, value, dtypes, k == 0) for k, value in enumerate(call.values)]
     return relay_call(name, call, args, real)
