@@ -16,10 +16,9 @@ from scripts.errors import SetupError
 
 MAX_LINES = 400
 HEADER = "Licensed to the Apache Software Foundation (ASF) under one"
-# The header of what stays in this project. What goes to TVM has the ASF's.
+# The header of what stays in this project, and of tests, whose copies in a TVM tree have the ASF's.
 SHORT = "SPDX-License-Identifier: Apache-2.0"
-OWN = ("dev.py", "scripts/", "tests/cpp-runtime/artifacts/")
-OWN += tuple(f"tests/python/{name}" for name in ("apps/", "dev/", "patches/", "relax/"))
+OWN = ("dev.py", "scripts/", "tests/")
 # Kinds of files that carry the header, by suffix or name.
 WITH_HEADER = {".py", ".cc", ".h", ".c", ".cmake", ".txt", ".toml", ".sh", ".map", ".yml"}
 WITH_HEADER |= {"CMakeLists.txt", "run", ".clang-format"}

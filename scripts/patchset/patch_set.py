@@ -64,6 +64,10 @@ RELAX = Kind(
 )
 
 
+# The licence of tests in this checkout, as a comment of Python and of C++.
+SHORT_HEADERS = [mark + b" SPDX-License-Identifier: Apache-2.0\n" for mark in (b"#", b"//")]
+
+
 class PatchError(Exception):
     """A patch that does not fit the file it names."""
 
@@ -179,6 +183,7 @@ class PatchSet:
         for tag, _, *told in versions:
             self._told.setdefault(told[0] if told else tag[1:], []).append(tag)
         self._rewrites = self._read_rewrites()
+        self._headers = self._read_headers()
         self.overlay = self._find_overlay(read_list(self.folder / "overlay.list"))
         self.removed = read_list(self.folder / "remove.list")
         self.upstream: dict[str, set] = {}  # path in the tree -> the sha256 that TVM has there
@@ -208,6 +213,14 @@ class PatchSet:
         lines = path.read_text().splitlines() if path.is_file() else []
         return [line.split(" -> ") for line in lines if not line.startswith("#")]
 
+    def _read_headers(self):
+        """TVM's licence headers by the lines that they replace; none in a small checkout."""
+        path = self.root / "patches" / "header.txt"
+        header = path.read_bytes() if path.is_file() else b""
+        lines = header.splitlines(keepends=True)
+        in_c = b"".join([b"/*\n", *(b" *" + line[1:] for line in lines), b" */\n"])
+        return dict(zip(SHORT_HEADERS, (header, in_c))) if header else {}
+
     def _rewritten(self, text: str) -> str:
         for old, new in self._rewrites:
             text = text.replace(old, new)
@@ -227,7 +240,7 @@ class PatchSet:
     def state(self, path: str, link: bool) -> State:
         """What a path of the overlay or remove.list is to hold: our file, a link to it, nothing.
 
-        A file that is another one in the tree cannot be a link.
+        A file that is rewritten for the tree cannot be a link. A copy has TVM's licence header.
         """
         if path in self.removed:
             return ABSENT
@@ -237,6 +250,9 @@ class PatchSet:
             data = self._rewritten(data.decode()).encode()
         if link and data == source.read_bytes():
             return State(stat.S_IFLNK | 0o777, os.fsencode(source.resolve()))
+        for short, header in self._headers.items():
+            if data.startswith(short):
+                data = header + data[len(short) :]
         return file_state(data, executable=bool(source.stat().st_mode & 0o100))
 
     def objection(self, path: str, before: State, after: State, tag: str) -> str | None:

@@ -7,6 +7,7 @@ import re
 import pytest
 
 from scripts.layout import ROOT
+from scripts.lint.text_rules import HEADER, SHORT, WITH_HEADER
 from scripts.patchset.patch_set import RELAX, RELAY, Patch, PatchSet, read_list
 
 PATCH_SETS = {"relay": PatchSet(), "relax": PatchSet(kind=RELAX)}
@@ -81,6 +82,15 @@ def test_a_file_of_relax_names_its_own_place():
         if path.startswith("src/") and path.endswith(".h"):
             guard = re.sub("[/.]", "_", path.removeprefix("src/")).upper()
             assert f"#ifndef TVM_{guard}_\n" in text
+
+
+def test_a_copy_has_the_header_of_tvm(patch_set):
+    """Also one of a test, which has a line instead in this checkout."""
+    for path, source in patch_set.overlay.items():
+        if source.suffix in WITH_HEADER:
+            text = patch_set.state(path, link=False).data.decode()
+            assert text.startswith(("# " + HEADER, "/*\n * " + HEADER)), path
+            assert HEADER in text[:100] and text.count(HEADER) == 1 and SHORT not in text, path
 
 
 @pytest.mark.parametrize("path", PATCHES, ids=name_of)
