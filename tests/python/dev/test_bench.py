@@ -2,6 +2,7 @@
 """The benchmark: what it measures, what it prints, and what it says when something is wrong."""
 
 import argparse
+import math
 import re
 import types
 
@@ -15,7 +16,7 @@ from tvm.relay.op.contrib import dnnl
 from tvm.testing import dnnl as testing
 
 from scripts import options
-from scripts.bench import bench, codegens, peers, rows, throughput, zoo
+from scripts.bench import accuracy_table, bench, codegens, peers, rows, throughput, zoo
 from scripts.console import Console
 from scripts.errors import SetupError
 from scripts.onnx_model import OnnxModel
@@ -228,3 +229,12 @@ def test_zoo_tells_the_ratio_to_the_fastest_peer():
         ["ViT", "float32", "9/10 in 1", "2.50", "0.90", "1.10", "0.50", "1.10"],
         ["ViT", "bfloat16", "9/10 in 1", "2.50", "0.80", "-", "-", "0.80"],
     ]
+
+
+def test_errors_of_precisions_are_relative():
+    """`bench --accuracy` tells them, and their ratios to those of other runtimes."""
+    want = [np.array([3.0, -4.0], "float32"), np.array([1.0, 1.0], "float32")]
+    got = [want[0] + np.array([0.0, 0.4], "float32"), want[1]]
+    (square, largest), exact = accuracy_table.errors_of(got, want)
+    assert (square, largest) == (pytest.approx(0.4 / 5), pytest.approx(0.1)) and exact == (0, 0)
+    assert accuracy_table.ratio_of([1.0, 4.0], [1.0, 1.0]) == pytest.approx((2, math.log(2)))
