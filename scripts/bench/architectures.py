@@ -254,10 +254,28 @@ def summary(rows):
     )
 
 
+def _rows_of(page):
+    """Return the rows of the table of a page by architecture."""
+    lines = page.partition(MARKS[0])[2].partition(MARKS[1])[0].splitlines()
+    cells = [line[2:-2].split(" | ") for line in lines if line.startswith("| ")]
+    rows = [[int(each) if each.isdigit() else each for each in row] for row in cells[2:]]
+    return {row[0]: row for row in rows}
+
+
+def _write(rows):
+    """Write the page, with what it has of other architectures."""
+    known = {**_rows_of(PATH.read_text("utf-8")), **{row[0]: row for row in rows}}
+    rows = [known[name] for name in NAMES if name in known]
+    versions = f"PyTorch {torch.__version__}, transformers {transformers.__version__}"
+    page = f"{versions}. {summary(rows)}.\n\n{table.markdown(HEADER, rows)}"
+    write_between(PATH, MARKS, page)
+
+
 def main(args):
-    """Print the table; return the exit code."""
-    if args.write and args.models:
-        raise SetupError("the table of the docs has all architectures", "--write without --models.")
+    """Print the table; return the exit code.
+
+    With --write, each row replaces the one of the page as soon as it is measured.
+    """
     console, rows, reports = Console(), [], []
     warm_up()
     for name in options.choose("models", args.models, {each: each for each in NAMES}):
@@ -271,9 +289,7 @@ def main(args):
         else:
             rows.append([name, *"-----", " ".join(result.split())[:LONGEST]])
         print(*rows[-1], sep="\t", flush=True)
+        if args.write:
+            _write(rows)
     print(*(reports if args.report else []), f"{summary(rows)}.", sep="\n")
-    if args.write:
-        versions = f"PyTorch {torch.__version__}, transformers {transformers.__version__}"
-        page = f"{versions}. {summary(rows)}.\n\n{table.markdown(HEADER, rows)}"
-        write_between(PATH, MARKS, page)
     return 0

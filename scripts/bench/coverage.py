@@ -30,7 +30,7 @@ def add_arguments(parser):
         "--architectures",
         action="store_true",
         help="architectures of transformers with random weights, by torch.export; --models names "
-        "some, --write writes docs/architectures.md",
+        "some, --write writes docs/architectures.md, with --models only their rows",
     )
     parser.add_argument(
         "--time",

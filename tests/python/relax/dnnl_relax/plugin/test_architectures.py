@@ -32,3 +32,21 @@ def test_summary():
         "5 architectures: 2 right, 1 of them in one partition and 1 in at most two; 2 wrong; "
         "1 not compiled"
     )
+
+
+def test_write(monkeypatch, tmp_path):
+    """Measured rows replace those of the page; the others stay, in the order of the names."""
+    page = tmp_path / "page.md"
+    page.write_text(f"# Title\n\n{architectures.MARKS[0]}{architectures.MARKS[1]}end\n")
+    monkeypatch.setattr(architectures, "PATH", page)
+    right = [5, 5, 1, "1e-07", "1.0", ""]
+    architectures._write([["bert", *right], ["vit", *"-----", "ValueError: no converter"]])
+    architectures._write([["albert", *right], ["vit", *right]])
+    text = page.read_text()
+    rows = [line for line in text.splitlines() if line.startswith("| ")]
+    assert rows[2:] == [
+        f"| {each} | 5 | 5 | 1 | 1e-07 | 1.0 |  |" for each in ("albert", "bert", "vit")
+    ]
+    assert (
+        "3 architectures: 3 right" in text and text.startswith("# Title") and text.endswith("end\n")
+    )
