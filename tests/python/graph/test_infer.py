@@ -18,7 +18,7 @@ from tvm.contrib.onednn.ops.table import TABLE
 from tvm.contrib.onednn.ops.windows import windows
 
 # Of these the size of a result may depend on what an open size is.
-UNKNOWN = {"strided_slice", "reshape"}
+UNKNOWN = {"dnnl.open_reshape", "reshape", "strided_slice"}
 # Of these the axes may depend on which dimensions are one.
 STATIC_ONES = {"squeeze"}
 

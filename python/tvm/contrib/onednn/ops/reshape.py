@@ -27,7 +27,7 @@ from ..ir.op_view import OpView, Tensor, tensor_of
 from .attrs import Bool, Int, Ints
 from .draw import Call, Draw, shaped
 from .schema import OpSchema, view
-from .tensors import ints, known_product, view_reason
+from .tensors import ints, known_product, text_of_shape, view_reason
 
 
 def copied_at_end(call: OpView, rank: int) -> int:
@@ -64,11 +64,11 @@ def _reshaped_axis(call: OpView, axis: int) -> int | None:
     return None
 
 
-def reshaped(dims: Sequence[Size], newshape: Sequence[int]) -> tuple[Size, ...]:
+def reshaped(dims: Sequence[Size], newshape: Sequence[Size]) -> tuple[Size, ...]:
     """Return the shape that Relay's `reshape` gives, by its codes.
 
-    Of a positive number it is that; 0 keeps the dimension, -1 is what is left, -2 keeps all that
-    follow, -3 joins two, and -4 splits one into the next two numbers.
+    A positive number or an open size is that size; 0 keeps the dimension, -1 is what is left, -2
+    keeps all that follow, -3 joins two, and -4 splits one into the next two numbers.
     """
     result: list[Size] = []
     codes, k, inferred = list(newshape), 0, None
@@ -104,8 +104,86 @@ def reshaped(dims: Sequence[Size], newshape: Sequence[int]) -> tuple[Size, ...]:
     return tuple(result)
 
 
+def reshape_codes(source: Sequence[Size], wanted: Sequence[Size]) -> list[int] | None:
+    """Return the new shape for Relay's `reshape`, with its codes for what is open.
+
+    Parameters
+    ----------
+    source : Sequence[int | Dim]
+        The shape of the data.
+    wanted : Sequence[int | Dim | None]
+        The shape of the result, None for what is not known.
+
+    Returns
+    -------
+    codes : list[int] | None
+        None where the codes cannot say it.
+    """
+    return codes_by_groups(source, wanted) or codes_by_position(source, wanted)
+
+
+def codes_by_position(source: Sequence[Size], wanted: Sequence[Size]) -> list[int] | None:
+    """Say each dimension by itself: 0 is that of the data, -1 is left for one."""
+    codes = []
+    for k, size in enumerate(wanted):
+        if isinstance(size, int):
+            codes.append(size)
+        elif size is not None and k < len(source) and source[k] == size:
+            codes.append(0)
+        else:
+            codes.append(-1)
+    return codes if codes.count(-1) <= 1 and all(code >= -1 for code in codes) else None
+
+
+def codes_by_groups(source: Sequence[Size], wanted: Sequence[Size]) -> list[int] | None:
+    """Say what becomes of the data's dimensions: each stays (0), meets the next (-3), or is split.
+
+    -1 may stand for one dimension that is not known, as the first, where all others stay.
+    """
+    codes, k, rest = [], 0, list(wanted)
+    if rest and rest[0] is None and len(rest) == len(source) - 1 and None not in rest[1:]:
+        rest[0] = divided(product(source), product(rest[1:]))
+    if None in rest or None in source:
+        return None
+    while rest:
+        if k == len(source):
+            return None
+        if rest[0] == source[k]:
+            codes.append(0)
+            k, rest = k + 1, rest[1:]
+        elif k + 1 < len(source) and rest[0] == product(source[k : k + 2]):
+            codes.append(-3)
+            k, rest = k + 2, rest[1:]
+        elif len(rest) > 1 and product(rest[:2]) == source[k]:
+            parts = [size if isinstance(size, int) else -1 for size in rest[:2]]
+            if parts == [-1, -1]:
+                return None
+            codes += [-4, *parts]
+            k, rest = k + 1, rest[2:]
+        else:
+            return None
+    return codes if k == len(source) else None
+
+
 def _reshape_type(args, attrs):
     return Tensor(reshaped(args[0].dims, attrs.newshape), args[0].dtype)
+
+
+def _open_reshape_type(args, attrs):
+    data, like = (each.dims for each in args)
+    codes = [code if axis < 0 else like[axis] for code, axis in zip(attrs.newshape, attrs.axes)]
+    return Tensor(reshaped(data, codes), args[0].dtype)
+
+
+def open_reshape_reason(call: OpView) -> str | None:
+    """Accept a new shape, some of whose sizes are those of axes of a second tensor."""
+    reason = view_reason(call)
+    if reason:
+        return reason
+    like, axes = tensor_of(call.args[1]).shape, call.attrs.axes
+    if len(axes) != len(call.attrs.newshape) or any(axis >= len(like) for axis in axes):
+        return f"axes={list(axes)} do not fit newshape or the rank of {text_of_shape(like)}"
+    return None
 
 
 def _reverse_reshape_type(args, attrs):
@@ -131,7 +209,7 @@ def _squeeze_type(args, attrs):
     return Tensor(tuple(dim for axis, dim in enumerate(dims) if axis not in gone), args[0].dtype)
 
 
-def _reshape(attrs, result_type, data):
+def _reshape(attrs, result_type, data, *like):
     return data.reshape(result_type.shape)
 
 
@@ -157,6 +235,19 @@ def _draw_reshape(d: Draw) -> Call:
         sizes.append(d.groups(count // math.prod(sizes)))
     codes += [[*sizes, count // math.prod(sizes)]] * 3
     return Call([d.values(shape)], {"newshape": d.choice(codes)})
+
+
+def _draw_open_reshape(d: Draw) -> Call:
+    call, like, axes = _draw_reshape(d), d.shape(1, 2), []
+    data, codes = call.values[0], list(call.attrs["newshape"])
+    if min(codes) < -1:
+        codes = [-1]
+    for k, code in enumerate(codes):
+        axes.append(len(like) if code > 0 and d.chance(0.6) else -1)
+        if axes[k] >= 0:
+            like.append(code)
+            codes[k] = 0
+    return Call([data, d.values(like)], {"newshape": codes, "axes": axes})
 
 
 def _draw_squeeze(d: Draw) -> Call:
@@ -198,6 +289,16 @@ ROWS = [
         attrs=_NEWSHAPE,
         draw=_draw_reshape,
         relax="reshape expand_dims squeeze flatten nn.batch_flatten",
+    ),
+    # Some of the codes are replaced with sizes of the second operand, by their axes.
+    view(
+        "dnnl.open_reshape",
+        open_reshape_reason,
+        attrs=(*_NEWSHAPE, Ints("axes")),
+        infer=_open_reshape_type,
+        numpy=_reshape,
+        draw=_draw_open_reshape,
+        relax="",
     ),
     _row(
         "squeeze",

@@ -152,8 +152,11 @@ def _pixel_shuffle(make: Maker, node: Node) -> Node:
     (data,), step = node.operands, node.attrs.upscale_factor
     check_moved(node)
     *batch, channels, height, width = data.tensor.dims
-    if isinstance(channels, Dim) or data.tensor.shape[-2:].count(None) > 1:
-        raise UnsupportedOp("channels, or height and width, are open")
+    if isinstance(channels, Dim):
+        raise UnsupportedOp("the number of channels is open")
+    if data.tensor.shape[-2:].count(None) > 1:
+        # Relay's codes split a dimension in two.
+        data = make.reshape(data, [*batch, channels // step, step, height, width])
     split = [*batch, channels // step**2, step, step, height, width]
     axes = [*range(len(batch)), *(len(batch) + axis for axis in (0, 3, 1, 4, 2))]
     return make.reshape(make.transpose(make.reshape(data, split), axes), node.tensor.dims)

@@ -21,10 +21,10 @@ from __future__ import annotations
 import numpy as np
 
 from .. import cpu
-from ..ir.dim import is_same
 from ..ir.graph import Graph
 from ..ir.node import Node
 from ..ir.op_view import Tensor, tensor_of
+from ..ops.reshape import codes_by_groups, codes_by_position
 from ..ops.tensors import VIEWED
 
 
@@ -59,7 +59,10 @@ class Maker:
 
     def reshape(self, data: Node, dims) -> Node:
         """Create a reshape; dimensions may be open."""
-        codes = codes_of(data.tensor.dims, dims)
+        source = data.tensor.dims
+        codes = codes_by_position(source, dims)
+        if codes is None:
+            codes = codes_by_groups(source, dims)
         if codes is None:
             raise UnsupportedOp(f"more than one open dimension of {list(dims)} is computed")
         type_ = Tensor(tuple(dims), data.tensor.dtype)
@@ -68,27 +71,14 @@ class Maker:
     def squeeze(self, data: Node, axes: list[int]) -> Node:
         """Create a squeeze."""
         new = self("squeeze", data, axis=axes)
-        is_by_position = codes_of(data.tensor.dims, new.tensor.dims) is not None
+        is_by_position = codes_by_position(data.tensor.dims, new.tensor.dims) is not None
         return self.reshape(data, new.tensor.dims) if is_by_position else new
 
     def expand_dims(self, data: Node, axis: int) -> Node:
         """Create an expand_dims."""
         new = self("expand_dims", data, axis=axis, num_newaxis=1)
-        is_by_position = codes_of(data.tensor.dims, new.tensor.dims) is not None
+        is_by_position = codes_by_position(data.tensor.dims, new.tensor.dims) is not None
         return self.reshape(data, new.tensor.dims) if is_by_position else new
-
-
-def codes_of(given, wanted) -> list[int] | None:
-    """Return Relay's codes for a reshape; None if they cannot say it by position."""
-    codes: list[int] = []
-    for axis, size in enumerate(wanted):
-        if isinstance(size, int):
-            codes.append(size)
-        elif axis < len(given) and is_same(size, given[axis]):
-            codes.append(0)
-        else:
-            codes.append(-1)
-    return codes if codes.count(-1) <= 1 else None
 
 
 def check_floats(node: Node, name: str = "data") -> str:

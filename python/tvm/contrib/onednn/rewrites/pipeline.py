@@ -48,6 +48,7 @@ from .move_in_int8 import (
     move_relu_first,
 )
 from .narrow_layers import layers_in_float32, narrow_layers
+from .open_reshapes import read_open_reshapes
 from .propagate_strides import propagate_strides
 from .read_qnn import read_dequantize, read_qnn
 from .recurrent import hoist_input_products
@@ -135,6 +136,8 @@ def rewrite(
     if not rules.options.keep_bias_order:
         run.steps(move_bias_first)
     run.steps(fuse_formulas)
+    # The tensors whose sizes are read would have several users in the patterns above.
+    run.steps(read_open_reshapes)
     # Adds ops to results, which would hide the patterns above.
     if rules.options.exact_nan:
         run.steps(propagate_nan)

@@ -30,13 +30,12 @@ that it fuses to what follows.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from ..ir.dim import Dim, Size, divided, product
+from ..ir.dim import Size, product
 from ..ir.graph import Graph
 from ..ir.match import is_op
 from ..ir.node import Node
 from ..ir.op_view import Tensor
+from ..ops.reshape import reshape_codes
 from ..ops.rules import Rules
 from ..ops.shape_values import ShapeValues
 
@@ -126,64 +125,3 @@ def _restores_rows(node: Node, wanted: tuple, rules: Rules) -> bool:
         and rows.dims == (product(source.dims[:-1]), source.dims[-1])
         and wanted == (*source.dims[:-1], node.tensor.dims[-1])
     )
-
-
-def reshape_codes(source: Sequence[Size], wanted: Sequence[Size]) -> list[int] | None:
-    """Return the new shape for Relay's `reshape`, with its codes for what is open.
-
-    Parameters
-    ----------
-    source : Sequence[int | Dim]
-        The shape of the data.
-    wanted : Sequence[int | Dim | None]
-        The shape of the result, None for what is not known.
-
-    Returns
-    -------
-    codes : list[int] | None
-        None where the codes cannot say it.
-    """
-    return _by_groups(source, wanted) or _by_position(source, wanted)
-
-
-def _by_position(source: Sequence[Size], wanted: Sequence[Size]) -> list[int] | None:
-    """Say each dimension by itself: 0 is that of the data, -1 is left for one."""
-    codes = []
-    for k, size in enumerate(wanted):
-        if isinstance(size, int):
-            codes.append(size)
-        elif size is not None and k < len(source) and source[k] == size:
-            codes.append(0)
-        else:
-            codes.append(-1)
-    return codes if codes.count(-1) <= 1 and all(code >= -1 for code in codes) else None
-
-
-def _by_groups(source: Sequence[Size], wanted: Sequence[Size]) -> list[int] | None:
-    """Say what becomes of the data's dimensions: each stays (0), meets the next (-3), or is split.
-
-    -1 may stand for one dimension that is not known, as the first, where all others stay.
-    """
-    codes, k, rest = [], 0, list(wanted)
-    if rest and rest[0] is None and len(rest) == len(source) - 1 and None not in rest[1:]:
-        rest[0] = divided(product(source), product(rest[1:]))
-    if None in rest or None in source:
-        return None
-    while rest:
-        if k == len(source):
-            return None
-        if rest[0] == source[k]:
-            codes.append(0)
-            k, rest = k + 1, rest[1:]
-        elif k + 1 < len(source) and rest[0] == source[k] * source[k + 1]:
-            codes.append(-3)
-            k, rest = k + 2, rest[1:]
-        elif len(rest) > 1 and rest[0] * rest[1] == source[k]:
-            parts = [-1 if isinstance(size, Dim) else size for size in rest[:2]]
-            if parts == [-1, -1]:
-                return None
-            codes += [-4, *parts]
-            k, rest = k + 1, rest[2:]
-        else:
-            return None
-    return codes if k == len(source) else None

@@ -183,6 +183,7 @@ const OpSpec kOps[] = {
     {"layout_transform", 1, 1, {InferLayoutTransform, LowerLayoutTransform, kAny}},
     {"nn.batch_flatten", 1, 1, Reshape(InferBatchFlatten)},
     {"reshape", 1, 1, Reshape(InferReshape)},
+    {"dnnl.open_reshape", 2, 2, {InferOpenReshape, LowerReshape, kAny}},
     {"squeeze", 1, 1, Reshape(InferSqueeze)},
     {"transpose", 1, 1, {InferTranspose, LowerTranspose, kAny}},
 

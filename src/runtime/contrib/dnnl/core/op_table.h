@@ -65,6 +65,7 @@ Types InferLayerNorm(const NodeReader& node, const Types& inputs);
 Types InferLayoutTransform(const NodeReader& node, const Types& inputs);
 Types InferLRN(const NodeReader& node, const Types& inputs);
 Types InferMatMul(const NodeReader& node, const Types& inputs);
+Types InferOpenReshape(const NodeReader& node, const Types& inputs);
 Types InferPad(const NodeReader& node, const Types& inputs);
 Types InferPool(const NodeReader& node, const Types& inputs);
 Types InferPReLU(const NodeReader& node, const Types& inputs);

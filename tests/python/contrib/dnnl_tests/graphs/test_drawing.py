@@ -48,8 +48,8 @@ def offloaded(graph, name):
 
 # Graphs of 8-bit tensors are drawn in a way of their own: `graphs/quantized.py`.
 # Relay's `round` rounds halves away from zero, and so is not the row of Relax's.
-# Nor does Relay write weights in blocks or of experts; for data that are quantized as the model
-# runs there are models (`models/test_dynamic_int8.py`).
+# Nor does Relay write weights in blocks or of experts, or sizes of another tensor; for data that
+# are quantized as the model runs there are models (`models/test_dynamic_int8.py`).
 _NOT_DRAWN = (
     "dnnl.round",
     "dnnl.block_quantized_dense",
@@ -57,6 +57,7 @@ _NOT_DRAWN = (
     "dnnl.dynamic_quantize_scale",
     "dnnl.dynamic_quantized_dense",
     "dnnl.expert_dense",
+    "dnnl.open_reshape",
 )
 NAMES = [name for name in TABLE if not name.startswith("qnn.") and name not in _NOT_DRAWN]
 

@@ -8,7 +8,7 @@ import pytest
 import tvm
 from tvm import relay
 from tvm.contrib.onednn.ir.dim import Dim
-from tvm.contrib.onednn.rewrites.static_reshape import reshape_codes
+from tvm.contrib.onednn.ops.reshape import reshape_codes
 from tvm.relay.op.contrib import dnnl
 from tvm.relay.op.contrib._dnnl.ir.dataflow_graph import op_calls
 from tvm.testing import dnnl as testing

@@ -98,12 +98,16 @@ def test_op(case):
     check_case(*CASES[case])
 
 
-@pytest.mark.parametrize("batch, height", [(2, 3), ("n", "h")], ids=["static", "open"])
-def test_pixel_shuffle(batch, height):
+@pytest.mark.parametrize(
+    "batch, height, width, reshapes",
+    [(2, 3, 5, 2), ("n", "h", 5, 2), ("n", "h", "w", 3)],
+    ids=["static", "open", "open height and width"],
+)
+def test_pixel_shuffle(batch, height, width, reshapes):
     """TVM 0.27 itself cannot compile it."""
-    mod = module(lambda b, x: op.nn.pixel_shuffle(x, 2), var("x", batch, 12, height, 5))
+    mod = module(lambda b, x: op.nn.pixel_shuffle(x, 2), var("x", batch, 12, height, width))
     partitioned = tvm_dnnl.partition_for_dnnl(mod, prune=False)
-    assert composites(partitioned) == {"dnnl.reshape": 2, "dnnl.transpose": 1}
+    assert composites(partitioned) == {"dnnl.reshape": reshapes, "dnnl.transpose": 1}
     x = rand(2, 12, 3, 5)
     want = x.reshape(2, 3, 2, 2, 3, 5).transpose(0, 1, 4, 2, 5, 3).reshape(2, 3, 6, 10)
     np.testing.assert_array_equal(run(compiled(partitioned), x)[0], want)

@@ -8,7 +8,17 @@ import tvm_dnnl
 from tvm import relax
 from tvm.relax import op
 
-from dnnl_relax.modules import check, compiled, composites, const, module, rand, run, var
+from dnnl_relax.modules import (
+    check,
+    compiled,
+    composites,
+    const,
+    module,
+    partitions,
+    rand,
+    run,
+    var,
+)
 
 
 def _split(given, axis=1):
@@ -189,7 +199,7 @@ def test_ones_at_several_places(axes):
 
 
 def test_two_open_dimensions_of_one():
-    """Their sizes are not those of the data."""
+    """Their sizes are not those of the data, but of a tensor that it is computed from."""
 
     def build(b, x):
         n, length, size = x.ty.shape
@@ -197,7 +207,73 @@ def test_two_open_dimensions_of_one():
         return op.reshape(joined, [n, length, size])
 
     mod = module(build, var("x", "n", "l", 8))
-    partitioned = check(mod, {"dnnl.reshape": 1, "dnnl.relu": 1}, rand(2, 3, 8))
+    check(mod, {"dnnl.reshape": 1, "dnnl.open_reshape": 1, "dnnl.relu": 1}, rand(2, 3, 8))
+
+
+def test_open_height_and_width():
+    """As around attention over an image. No tensor in between has both sizes."""
+
+    def build(b, x, weight):
+        batch, channels, height, width = x.ty.shape
+        x = b.emit(op.nn.conv2d(x, weight, strides=2))
+        size = [x.ty.shape[2], x.ty.shape[3]]
+        rows = b.emit(op.permute_dims(x, [0, 2, 3, 1]))
+        rows = b.emit(op.reshape(rows, [batch, size[0] * size[1], 8]))
+        rows = b.emit(op.nn.softmax(b.emit(op.matmul(rows, const(8, 8)))))
+        rows = b.emit(op.reshape(rows, [batch, *size, 2, 4]))
+        return op.nn.relu(rows)
+
+    mod = module(build, var("x", "b", 3, "h", "w"), var("weight", 8, 3, 3, 3))
+    partitioned = check(mod, None, rand(2, 3, 9, 12), rand(8, 3, 3, 3))
+    assert composites(partitioned)["dnnl.open_reshape"] == 1 and partitions(partitioned) == 1
+
+
+def test_windows_of_open_sizes():
+    """Their numbers are sizes of a view only, in an order of its own."""
+
+    def build(b, x):
+        batch, height, _, width, _, channels = x.ty.shape
+        grid = b.emit(op.permute_dims(b.emit(op.nn.relu(x)), [0, 1, 3, 2, 4, 5]))
+        rows = b.emit(op.reshape(grid, [batch * height * width, 4, channels]))
+        rows = b.emit(op.matmul(rows, b.emit(op.permute_dims(rows, [0, 2, 1]))))
+        grid = b.emit(op.reshape(rows, [batch, height, width, 2, 2, 4]))
+        return op.nn.relu(b.emit(op.permute_dims(grid, [0, 1, 3, 2, 4, 5])))
+
+    mod = module(build, var("x", "b", "h", 2, "w", 2, 8))
+    partitioned = check(mod, None, rand(2, 4, 2, 3, 2, 8))
+    assert composites(partitioned)["dnnl.open_reshape"] == 1 and partitions(partitioned) == 1
+
+
+def test_sizes_of_another_input():
+    """The data is computed from tensors without them."""
+
+    def build(b, x, y):
+        rows = b.emit(op.nn.relu(x))
+        return op.add(b.emit(op.reshape(rows, y.ty.shape)), y)
+
+    builder, n, length = relax.BlockBuilder(), *(tvm.tirx.Var(each, "int64") for each in "nl")
+    x, y = relax.Var("x", relax.TensorType([n * length, 8], "float32")), None
+    y = relax.Var("y", relax.TensorType([n, length, 8], "float32"))
+    with builder.function("main", [x, y]):
+        with builder.dataflow():
+            output = builder.emit_output(build(builder, x, y))
+        builder.emit_func_output(output)
+    wanted = {"dnnl.relu": 1, "dnnl.open_reshape": 1, "dnnl.add": 1}
+    check(builder.get(), wanted, rand(6, 8), rand(2, 3, 8))
+
+
+def test_sizes_that_no_tensor_has():
+    """The symbols of a shape, which is no tensor."""
+    builder, n, length = relax.BlockBuilder(), *(tvm.tirx.Var(each, "int64") for each in "nl")
+    x = relax.Var("x", relax.TensorType([n * length, 8], "float32"))
+    sizes = relax.Var("sizes", relax.ShapeType([n, length]))
+    with builder.function("main", [x, sizes]):
+        with builder.dataflow():
+            rows = builder.emit(op.nn.relu(x))
+            output = builder.emit_output(op.reshape(rows, [n, length, 8]))
+        builder.emit_func_output(output)
+    partitioned = tvm_dnnl.partition_for_dnnl(builder.get(), prune=False)
+    assert composites(partitioned) == {"dnnl.relu": 1}
     (text,) = tvm_dnnl.offload_report(partitioned).reasons["reshape"]
     assert "more than one open dimension" in text and "T.int64" not in text
 

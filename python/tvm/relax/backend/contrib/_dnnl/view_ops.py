@@ -21,7 +21,8 @@ from __future__ import annotations
 import itertools
 
 from tvm import relax, tirx
-from tvm.contrib.onednn.ir.dim import Dim, divided, product
+from tvm.contrib.onednn.ir.dim import divided
+from tvm.contrib.onednn.ops.reshape import codes_by_groups
 
 from .read_op import Composed, ReadOp, Row, plain, tuple_argument
 from .reading import UnsupportedOp, axes_of, dims, is_same, number, sizes
@@ -55,30 +56,11 @@ def _of_ones(data: relax.Expr, given: list, target: list) -> ReadOp:
         return ReadOp("squeeze", [data], {"axis": old})
     if new is not None and new == list(range(new[0], new[-1] + 1)):
         return ReadOp("expand_dims", [data], {"axis": new[0], "num_newaxis": len(new)})
-    codes = _codes_in_order(list(map(size_from, given)), list(map(size_from, target)))
+    codes = codes_by_groups(list(map(size_from, given)), list(map(size_from, target)))
     if codes is not None:
         return ReadOp("reshape", [data], {"newshape": codes, "allowzero": False})
     sizes_text = ", ".join(str(dim if number(dim) is None else number(dim)) for dim in target)
     raise UnsupportedOp(f"more than one open dimension of [{sizes_text}] is computed")
-
-
-def _codes_in_order(old: list, new: list) -> list[int] | None:
-    """Return Relay's codes for a reshape that keeps, joins and splits dimensions, or None."""
-    codes: list[int] = []
-    while old and new:
-        parts = [-1 if isinstance(size, Dim) else size for size in new[:2]]
-        if old[0] == new[0]:
-            codes.append(0)
-            old, new = old[1:], new[1:]
-        elif len(old) > 1 and product(old[:2]) == new[0]:
-            codes.append(-3)
-            old, new = old[2:], new[1:]
-        elif len(new) > 1 and product(new[:2]) == old[0] and parts != [-1, -1]:
-            codes += [-4, *parts]
-            old, new = old[1:], new[2:]
-        else:
-            return None
-    return None if old or new else codes
 
 
 def _ones(longer: list, shorter: list) -> list[int] | None:

@@ -216,6 +216,21 @@ Types InferReshape(const NodeReader& node, const Types& inputs) {
   return {{NewShape(node, inputs[0].shape, codes), inputs[0].dtype}};
 }
 
+Types InferOpenReshape(const NodeReader& node, const Types& inputs) {
+  const Dims& like = inputs[1].shape;
+  auto codes = node.Get<std::vector<int64_t>>("newshape");
+  const auto axes = node.Get<std::vector<int64_t>>("axes");
+  CORE_CHECK(axes.size() == codes.size()) << node.Where() << ": axes has " << axes.size()
+                                          << " items, but newshape has " << codes.size();
+  for (size_t i = 0; i < axes.size(); ++i) {
+    if (axes[i] < 0) continue;
+    CORE_CHECK(axes[i] < static_cast<int64_t>(like.size()))
+        << node.Where() << ": axis " << axes[i] << " exceeds the rank of " << ToText(like);
+    codes[i] = like[axes[i]];
+  }
+  return {{NewShape(node, inputs[0].shape, codes), inputs[0].dtype}};
+}
+
 Types InferReverseReshape(const NodeReader& node, const Types& inputs) {
   const auto codes = node.Get<std::vector<int64_t>>("newshape");
   const Dims dims = NewShape(node, Reversed(inputs[0].shape), Reversed(codes));
