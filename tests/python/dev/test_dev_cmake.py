@@ -221,6 +221,15 @@ def test_the_top_level_project_stops_when_there_is_nothing_to_build(tmp_path):
     assert "there is nothing to build" in output
 
 
+@pytest.mark.skipif(shutil.which("setarch") is None, reason="no setarch")
+def test_the_plugin_is_refused_on_other_machines(tmp_path):
+    command = ["setarch", "i686", "cmake", "-S", ROOT, "-B", tmp_path, "-DSKBUILD=ON"]
+    result = subprocess.run(command, capture_output=True, text=True)
+    assert result.returncode != 0
+    output = " ".join(result.stderr.split())
+    assert "the plug-in is for Linux on x86_64, and this is Linux on i686" in output
+
+
 ABI_SOURCE = """
 #include <string>
 namespace tvm {
