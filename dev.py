@@ -42,7 +42,8 @@ def main():
             "error: this is Python %d.%d; the prebuilt TVM works with 3.10, 3.11 and 3.12\n"
             "what to do: install one of them (for example `apt-get install python3.11 "
             "python3.11-venv`) and run `python3.11 dev.py`. One that is on PATH as python3.11, "
-            "python3.10 or python3.12 is found by itself.\n" % sys.version_info[:2]
+            "python3.10 or python3.12 is found by itself. The plug-in for Relax works with any "
+            "later Python and needs no dev.py: `pip install '.[onnx]'`.\n" % sys.version_info[:2]
         )
         return 1
     os.environ.pop("DEV_PY_RESTARTED", None)
