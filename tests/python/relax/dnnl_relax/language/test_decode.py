@@ -9,9 +9,8 @@ import tvm
 import tvm_dnnl
 from dnnl_tests.onnx_models import onnx_session
 from onnx import TensorProto, helper, numpy_helper
-from tvm import relax
 
-from dnnl_relax.modules import compiled, imported, partitions
+from dnnl_relax.modules import compiled, imported, partitions, virtual_machine
 from dnnl_relax.onnx.nodes import CONTRIB, assert_close, normal
 
 LAYERS, HIDDEN, HEADS, GROUPS, INNER, VOCAB, LONGEST = 2, 64, 4, 2, 96, 50, 64
@@ -99,8 +98,7 @@ def decoder():
     names = [each.name for each in model.graph.input]
     partitioned = tvm_dnnl.partition_for_dnnl(tvm_dnnl.from_onnx(model), prune=False)
     assert partitions(partitioned) == 1
-    executable = tvm.compile(compiled(partitioned), target="llvm")
-    machine = relax.VirtualMachine(executable, tvm.cpu())
+    machine = virtual_machine(compiled(partitioned))
 
     def expected(*values):
         return session.run(None, dict(zip(names, values)))

@@ -9,10 +9,9 @@ import pytest
 import tvm
 import tvm_dnnl
 from dnnl_tests.models import llama
-from tvm import relax
 
 from dnnl_relax.language.test_llama import reference
-from dnnl_relax.modules import compiled, imported, partitions
+from dnnl_relax.modules import compiled, imported, partitions, virtual_machine
 
 CONFIG = dataclasses.replace(llama.TINY, layers=6)
 LENGTHS = [7, 3, 7, 40, 1, 3, 12]
@@ -24,8 +23,7 @@ def model():
     proto = llama.model(CONFIG, llama.random_weights(CONFIG))
     partitioned = tvm_dnnl.partition_for_dnnl(tvm_dnnl.from_onnx(proto))
     assert partitions(partitioned) == 1
-    executable = tvm.compile(compiled(partitioned), target="llvm")
-    machine = relax.VirtualMachine(executable, tvm.cpu())
+    machine = virtual_machine(compiled(partitioned))
 
     def run(inputs):
         results = machine["main"](*(tvm.runtime.tensor(value) for value in inputs.values()))

@@ -23,6 +23,8 @@ from dnnl_tests.onnx_models import conformance_case, conformance_cases, onnx_ses
 from tvm import relax
 from tvm.relax.frontend.onnx import from_onnx
 
+from dnnl_relax.modules import virtual_machine
+
 # The tolerance of the conformance suite itself.
 RTOL, ATOL = 1e-3, 1e-6
 SECONDS, BATCH = 120.0, 60
@@ -85,8 +87,7 @@ def _judge(mod, model, inputs, wanted, partitions: bool) -> Outcome:
         mod = tvm_dnnl.partition_for_dnnl(mod, prune=False)
         offloaded = tvm_dnnl.offload_report(mod).offloaded
         mod = relax.transform.RunCodegen()(mod)
-    machine = relax.VirtualMachine(tvm.compile(mod, target="llvm"), tvm.cpu())
-    results = machine["main"](*map(tvm.runtime.tensor, inputs.values()))
+    results = virtual_machine(mod)["main"](*map(tvm.runtime.tensor, inputs.values()))
     results = [results] if isinstance(results, tvm.runtime.Tensor) else list(results)
     difference = _difference(results, wanted)
     kind = WRONG if difference else RIGHT

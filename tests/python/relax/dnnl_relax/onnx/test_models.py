@@ -9,13 +9,12 @@ import tvm
 import tvm_dnnl
 from dnnl_tests.onnx_models import Graph
 from onnxruntime import quantization
-from tvm import relax
 from tvm.contrib.onednn import cpu
 from tvm.relax.frontend import nn
 from tvm.relax.frontend.nn import op
 from tvm.relax.frontend.onnx import from_onnx
 
-from dnnl_relax.modules import compiled, composites, partitions, rand
+from dnnl_relax.modules import compiled, composites, partitions, rand, virtual_machine
 
 
 def empty_model():
@@ -110,7 +109,7 @@ def machine_of(model, wanted, precision="float32"):
     partitioned = tvm_dnnl.partition_for_dnnl(mod, prune=False, precision=precision)
     assert partitions(partitioned) == 1
     assert set(wanted) <= set(composites(partitioned)), composites(partitioned)
-    return relax.VirtualMachine(tvm.compile(compiled(partitioned), target="llvm"), tvm.cpu())
+    return virtual_machine(compiled(partitioned))
 
 
 def outputs(machine, model, x):
@@ -237,8 +236,7 @@ def test_weights_that_the_model_quantizes(tmp_path, per_channel):
         report = tvm_dnnl.offload_report(partitioned)
         counts.append((report.composites, report.in_8_bits, report.ops))
         assert report.in_8_bits.total() == 3 and report.partitions == 1
-        lib = tvm.compile(compiled(partitioned), target="llvm")
-        machine = relax.VirtualMachine(lib, tvm.cpu())
+        machine = virtual_machine(compiled(partitioned))
         results.append(outputs(machine, onnx.load(target), rand(*shape, seed=9))[0])
     assert counts[0] == counts[1]
     np.testing.assert_array_equal(*results)
@@ -314,10 +312,7 @@ def test_a_module_that_is_exported(length, are_constants):
     assert counts["dnnl.attention"] == counts["dnnl.rms_norm"] == counts["dnnl.layer_norm"] == 2
     assert counts["dnnl.dense_bias_gelu_erf"] == 2 and counts["dnnl.dense_bias_sum"] == 4
     assert partitions(partitioned) == 1
-    machines = [
-        relax.VirtualMachine(tvm.compile(each, target="llvm"), tvm.cpu())
-        for each in (compiled(partitioned), mod)
-    ]
+    machines = [virtual_machine(each) for each in (compiled(partitioned), mod)]
     for size in (16,) if length == 16 else (1, 5, 16, 5):
         ids = np.random.default_rng(size).integers(0, 50, (1, size)).astype("int32")
         ids = tvm.runtime.tensor(ids)

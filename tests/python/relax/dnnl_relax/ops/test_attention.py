@@ -6,9 +6,8 @@ import pytest
 import tvm
 import tvm_dnnl
 from dnnl_tests.models.attention import HEADS, decoder, decoder_inputs, encoder, encoder_inputs
-from tvm import relax
 
-from dnnl_relax.modules import compiled, composites, partitions
+from dnnl_relax.modules import compiled, composites, partitions, virtual_machine
 from dnnl_relax.onnx.nodes import onnxruntime_results
 
 
@@ -18,9 +17,9 @@ def _assert_runs(model, cases, counts):
     assert partitions(partitioned) == 1
     offloaded = composites(partitioned)
     assert {name: offloaded[name] for name in counts} == counts
-    machine = relax.VirtualMachine(tvm.compile(compiled(partitioned), target="llvm"), tvm.cpu())
+    main = virtual_machine(compiled(partitioned))["main"]
     for inputs in cases:
-        result = machine["main"](*map(tvm.runtime.tensor, inputs))
+        result = main(*map(tvm.runtime.tensor, inputs))
         results = [result] if isinstance(result, tvm.runtime.Tensor) else result
         for one, other in zip(results, onnxruntime_results(model, inputs)):
             # float32: sums in another order.

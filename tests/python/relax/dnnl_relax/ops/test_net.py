@@ -34,6 +34,7 @@ from tvm_dnnl._dnnl.ops import ROWS
 from tvm_dnnl._dnnl.reader import RelaxGraph
 from tvm_dnnl._dnnl.reading import constant_of, is_constant, short_name
 
+from dnnl_relax.modules import virtual_machine
 from dnnl_relax.ops.draws import DRAWS, NOT_DRAWN, SIZES, Draw
 
 # TVM ends the process when it infers the type of one with open channels.
@@ -199,10 +200,10 @@ def wrong_numbers(mod, func, with_tvm=False):
 def tvm_alone(mod, inputs):
     """Return what TVM computes without oneDNN; nothing if it cannot compile the module."""
     try:
-        machine = relax.VirtualMachine(tvm.compile(mod, target="llvm"), tvm.cpu())
+        main = virtual_machine(mod)["main"]
     except RuntimeError:
         return []
-    result = machine["main"](*map(tvm.runtime.tensor, inputs))
+    result = main(*map(tvm.runtime.tensor, inputs))
     results = [result] if isinstance(result, tvm.runtime.Tensor) else list(result)
     return [each.numpy() for each in results]
 

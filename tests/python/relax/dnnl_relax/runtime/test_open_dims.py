@@ -22,6 +22,7 @@ from dnnl_relax.modules import (
     rand,
     run,
     var,
+    virtual_machine,
 )
 from dnnl_relax.onnx.nodes import node_model
 
@@ -86,14 +87,13 @@ def test_open_dimensions(case):
     mod = module(build, *params)
     partitioned = tvm_dnnl.partition_for_dnnl(mod, prune=False)
     assert composites(partitioned) == Counter(wanted) and partitions(partitioned) == 1
-    machine = relax.VirtualMachine(tvm.compile(compiled(partitioned), target="llvm"), tvm.cpu())
-    alone = relax.VirtualMachine(tvm.compile(mod, target="llvm"), tvm.cpu())
+    ours, alone = virtual_machine(compiled(partitioned)), virtual_machine(mod)
     for size in (1, 2, 5):
         inputs = []
         for _, shape, dtype in params:
             sizes = [size if isinstance(dim, str) else dim for dim in shape]
             inputs.append(tvm.runtime.tensor(rand(*sizes, dtype=dtype, seed=len(inputs))))
-        one, other = (each["main"](*inputs).numpy() for each in (machine, alone))
+        one, other = (each["main"](*inputs).numpy() for each in (ours, alone))
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
 
 

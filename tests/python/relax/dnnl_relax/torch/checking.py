@@ -3,12 +3,10 @@
 
 import numpy as np
 import torch
-import tvm
 import tvm_dnnl
 from torch.utils._pytree import tree_leaves
-from tvm import relax
 
-from dnnl_relax.modules import compiled, composites, partitions
+from dnnl_relax.modules import compiled, composites, partitions, virtual_machine
 
 
 def tensors(tree):
@@ -18,7 +16,7 @@ def tensors(tree):
 
 def machine(mod):
     """Return the main function of a partitioned module."""
-    return relax.VirtualMachine(tvm.compile(compiled(mod), target="llvm"), tvm.cpu())["main"]
+    return virtual_machine(compiled(mod))["main"]
 
 
 def check(model, *calls, dynamic_shapes=None, **options):

@@ -13,9 +13,8 @@ import numpy as np
 import pytest
 import tvm
 import tvm_dnnl
-from tvm import relax
 
-from dnnl_relax.modules import compiled, composites, partitions
+from dnnl_relax.modules import compiled, composites, partitions, virtual_machine
 
 torch = pytest.importorskip("torch")
 from tvm.relax.frontend.torch import from_exported_program  # noqa: E402
@@ -118,12 +117,12 @@ def check(build, is_open, read, offloaded, partition_count):
     report = tvm_dnnl.offload_report(partitioned)
     assert (report.offloaded, report.total) == offloaded, report
     assert partitions(partitioned) == partition_count
-    machine = relax.VirtualMachine(tvm.compile(compiled(partitioned), target="llvm"), tvm.cpu())
+    main = virtual_machine(compiled(partitioned))["main"]
     for batch in (1, 3, 5) if is_open else (3,):
         x = data(batch)
         with torch.no_grad():
             want = model(x).numpy()
-        got = machine["main"](tvm.runtime.tensor(x.numpy())).numpy()
+        got = main(tvm.runtime.tensor(x.numpy())).numpy()
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
     return composites(partitioned)
 
