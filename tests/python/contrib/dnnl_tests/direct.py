@@ -27,6 +27,9 @@ from tvm.testing import dnnl as testing
 
 from dnnl_tests.numpy_qnn import QNN_OPS
 
+# What TVM compiles all the same: LLVM's optimizations take most of the time.
+TARGET = tvm.target.Target(f"{testing.host_target()} -opt-level=0")
+
 
 class NotDefined(Exception):
     """A module has something that numpy cannot evaluate here."""
@@ -208,7 +211,7 @@ class Runner:
 
     def _compile(self):
         self._compiled = testing.Runner(
-            testing.build(self.mod, self.params, opt_level=self.opt_level)
+            testing.build(self.mod, self.params, opt_level=self.opt_level, target=TARGET)
         )
         self.lib, self.path = self._compiled.lib, self._compiled.path
 
@@ -246,7 +249,8 @@ def run(mod, inputs, params=None, *, executor="graph", opt_level=1):
     Another executor than the graph's has shape functions, or is what a test is about.
     """
     if executor != "graph":
-        return testing.run(mod, inputs, params, executor=executor, opt_level=opt_level)
+        options = dict(executor=executor, opt_level=opt_level, target=TARGET)
+        return testing.run(mod, inputs, params, **options)
     return Runner(mod, params, opt_level)(inputs)
 
 

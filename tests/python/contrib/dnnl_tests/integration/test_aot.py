@@ -88,6 +88,7 @@ def test_types_of_arguments(tmp_path):
             np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.nightly
 def test_mobilenet_v2(tmp_path):
     workload = workloads.WORKLOADS["mobilenet_v2"]
     mod, params = workload.load()

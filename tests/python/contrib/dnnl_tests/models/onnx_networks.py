@@ -116,15 +116,18 @@ _STAGES = (
 )
 
 
-def mobilenet_v2(image=224, classes=1000, batch=1):
-    """Return MobileNet v2 with its batch normalisations folded, as exporters leave it."""
+def mobilenet_v2(image=224, classes=1000, batch=1, stages=len(_STAGES)):
+    """Return MobileNet v2 with its batch normalisations folded, as exporters leave it.
+
+    It may have the first stages alone.
+    """
     net = Network("mobilenet_v2", (batch, 3, image, image))
 
     def relu6(x):
         return net.op("Clip", x, net.constant(0.0), net.constant(6.0))
 
     x, channels = relu6(net.conv("x", 3, 32, 3, 2)), 32
-    for expansion, wanted, blocks, first_stride in _STAGES:
+    for expansion, wanted, blocks, first_stride in _STAGES[:stages]:
         for block in range(blocks):
             stride, inner, before = (first_stride if block == 0 else 1), channels * expansion, x
             if expansion > 1:
