@@ -116,7 +116,7 @@ _STAGES = (
 )
 
 
-def mobilenet_v2(image=224, classes=1000, batch=1, stages=len(_STAGES)):
+def mobilenet_v2(image=224, classes=1000, batch=1, stages=None):
     """Return MobileNet v2 with its batch normalisations folded, as exporters leave it.
 
     It may have the first stages alone.
