@@ -22,8 +22,9 @@ import ctypes
 import math
 import os
 import re
+import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -132,12 +133,11 @@ class CompiledModel:
         return imported if imported in self._inputs else name
 
     def _checked(self, name: str, value) -> np.ndarray:
-        array = np.asarray(value.numpy() if hasattr(value, "numpy") else value)
-        known = self._inputs[name]
+        array, known = _array(name, value), self._inputs[name]
         if known is None:
-            # TVM checks types of numbers, and ends in an internal error for others.
-            if array.dtype.kind in "OSUmM":
-                raise TypeError(f"input {name}: the dtype {array.dtype} is not one of numbers")
+            # TVM checks types of real numbers, and ends in an internal error for others.
+            if array.dtype.kind in "OSUmMc":
+                raise TypeError(f"input {name}: the dtype {array.dtype} is not one of real numbers")
             return array
         shape, dtype = known
         if str(array.dtype) != dtype:
@@ -146,10 +146,8 @@ class CompiledModel:
             size in (None, given) for size, given in zip(shape, array.shape)
         )
         if not fits:
-            expected = ", ".join("any" if size is None else str(size) for size in shape)
-            raise ValueError(
-                f"input {name}: shape {array.shape}, but the model expects ({expected})"
-            )
+            expected = text_of_sizes("any" if size is None else str(size) for size in shape)
+            raise ValueError(f"input {name}: shape {array.shape}, but the model expects {expected}")
         return array
 
     def export_library(self, path: str | os.PathLike, **options) -> None:
@@ -178,6 +176,28 @@ class CompiledModel:
                 f"partition{'s' if partitions != 1 else ''}"
             )
         return f"CompiledModel(inputs: {', '.join(self.input_names) or 'none'}{offloaded})"
+
+
+def text_of_sizes(sizes: Iterable[str]) -> str:
+    """Return sizes as numpy writes a shape."""
+    sizes = list(sizes)
+    return f"({', '.join(sizes)}{',' if len(sizes) == 1 else ''})"
+
+
+def _array(name: str, value) -> np.ndarray:
+    """Return what is passed for an input as an array, also a tensor of PyTorch in bfloat16."""
+    try:
+        value = value.detach() if hasattr(value, "detach") else value
+        if str(getattr(value, "dtype", None)) == "torch.bfloat16":
+            import ml_dtypes
+
+            bits = value.contiguous().view(sys.modules["torch"].int16)
+            return bits.numpy().view(ml_dtypes.bfloat16)
+        return np.asarray(value.numpy() if hasattr(value, "numpy") else value)
+    except Exception as error:  # of whatever class the value is
+        raise TypeError(
+            f"input {name}: the {type(value).__name__} cannot be read as an array: {error}"
+        ) from error
 
 
 def tensor_view(address: int, shape, dtype) -> np.ndarray:

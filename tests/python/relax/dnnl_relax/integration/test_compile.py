@@ -239,7 +239,16 @@ def test_a_file_that_is_not_what_its_name_says(suffix, tmp_path):
         tvm_dnnl.compile(path)
 
 
-def test_an_input_of_no_numbers_is_named():
+@pytest.mark.parametrize(
+    "value, message",
+    [
+        ([["a"]], "the dtype <U1 is not one of real numbers"),
+        ([[1j]], "the dtype complex128 is not one of real numbers"),
+        ([[1.0], [2.0, 3.0]], "the list cannot be read as an array: .*"),
+    ],
+    ids=["text", "complex", "ragged"],
+)
+def test_an_input_of_no_numbers_is_named(value, message):
     model = tvm_dnnl.compile(module(conv_bias_relu, X4))
-    with pytest.raises(TypeError, match="input .*: the dtype <U1 is not one of numbers"):
-        model([["a"]])
+    with pytest.raises(TypeError, match=f"input .*: {message}"):
+        model(value)

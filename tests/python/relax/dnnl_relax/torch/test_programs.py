@@ -177,3 +177,41 @@ def test_import_without_the_package_onnx():
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_tensors_of_a_call():
+    """Of those that require gradients the values are read; others are named with the reason."""
+    linear = torch.nn.Linear(4, 3).eval()
+    model = tvm_dnnl.compile(torch.export.export(linear, (torch.ones(2, 4),)), prune=False)
+    (name,), x = model.input_names, torch.randn(2, 4, requires_grad=True)
+    np.testing.assert_allclose(model(x), linear(x).detach().numpy(), rtol=1e-5, atol=1e-6)
+    for value, message in (
+        (x.bfloat16(), "dtype bfloat16, but the model expects float32"),
+        (torch.empty(2, 4, device="meta"), "the Tensor cannot be read as an array: .*meta"),
+    ):
+        with pytest.raises(TypeError, match=f"^input {name}: {message}"):
+            model(value)
+
+
+def test_tensors_in_bfloat16():
+    relu, x = torch.nn.ReLU().eval(), torch.randn(2, 4).bfloat16()
+    got = tvm_dnnl.compile(torch.export.export(relu, (x,)), prune=False)(x)
+    assert got.dtype == "bfloat16"
+    np.testing.assert_array_equal(got.astype("float32"), relu(x).float().numpy())
+
+
+def test_a_size_that_is_no_multiple():
+    """The input that has it is named, not what the model computes from it."""
+    height, model = 2 * torch.export.Dim("h", max=64), torch.nn.Conv2d(2, 2, 3).eval()
+    args = torch.randn(1, 2, 8, 8), torch.randn(4)
+
+    class Model(torch.nn.Module):
+        def forward(self, x, y):
+            return model(x) + y.sum()
+
+    program = torch.export.export(Model(), args, dynamic_shapes=({2: height}, None))
+    compiled = tvm_dnnl.compile(program, prune=False)
+    message = r"input x: shape \(1, 2, 7, 8\), but the model expects a multiple of 2 along axis 2"
+    with pytest.raises(ValueError, match=message):
+        compiled(np.zeros((1, 2, 7, 8), "float32"), args[1])
+    assert compiled(np.zeros((1, 2, 6, 8), "float32"), args[1]).shape == (1, 2, 4, 6)

@@ -34,7 +34,12 @@ from typing import TYPE_CHECKING
 import ml_dtypes
 import numpy as np
 import tvm_ffi
-from tvm.contrib.onednn.compiled_model import CompiledModel, load_library, tensor_view
+from tvm.contrib.onednn.compiled_model import (
+    CompiledModel,
+    load_library,
+    tensor_view,
+    text_of_sizes,
+)
 from tvm.contrib.onednn.installed import version
 
 if TYPE_CHECKING:
@@ -65,7 +70,7 @@ def machine(library, report: OffloadReport | None = None) -> CompiledModel:
     """
     main = _Main(library)
     # The virtual machine checks the arguments, see `_refused_input`.
-    return CompiledModel(library, main, dict.fromkeys(main.parameters()), report)
+    return CompiledModel(library, main, dict.fromkeys(main.names), report)
 
 
 class _Main:
@@ -82,8 +87,9 @@ class _Main:
         self._vm = _virtual_machine(self._library, _POOLED)
         self._main = self._vm["main"]
         self._shapes: set | None = set()
+        self.names = self._parameters()
 
-    def parameters(self) -> list[str]:
+    def _parameters(self) -> list[str]:
         """Return the names of the parameters."""
         count = int(self._vm["get_function_arity"]("main"))
         return [str(self._vm["get_function_param_name"]("main", i)) for i in range(count)]
@@ -97,7 +103,7 @@ class _Main:
         try:
             return _arrays(self._main(*map(_tensor, arrays)))
         except Exception as error:
-            refused = _refused_input(str(error), arrays)
+            refused = _refused_input(str(error), self.names, arrays)
             if refused is None:
                 raise
             raise refused from error
@@ -110,26 +116,60 @@ _REFUSED = re.compile(
 _ANNOTATION = re.compile(r'R\.Tensor\(\((.*?)\), dtype="(\w+)"\)')
 
 
-def _refused_input(message: str, arrays) -> Exception | None:
+def _refused_input(message: str, names: list[str], arrays) -> Exception | None:
     """Return the error for an input that the virtual machine refused; None for other errors."""
     refused = _REFUSED.search(message)
-    if refused is None or int(refused[1]) >= len(arrays):
+    if refused is None:
+        return _refused_sizes(message, names, arrays)
+    if int(refused[1]) >= len(arrays):
         return None
     name, array = refused[2], arrays[int(refused[1])]
     expected = _ANNOTATION.fullmatch(refused[3])
     if expected is None:
         given = f"{array.dtype} of shape {array.shape}"
         return ValueError(f"input {name}: {given}, but the model expects {refused[3]}")
-    shape, dtype = expected[1].rstrip(","), expected[2]
+    dtype, sizes = expected[2], [size.strip() for size in expected[1].split(",") if size.strip()]
     if str(array.dtype) != dtype:
         return TypeError(f"input {name}: dtype {array.dtype}, but the model expects {dtype}")
-    sizes = [size.strip() for size in shape.split(",") if size]
     is_shared = len(sizes) == array.ndim and all(
         not size.isdigit() or int(size) == given for size, given in zip(sizes, array.shape)
     )
     return ValueError(
-        f"input {name}: shape {array.shape}, but the model expects ({shape})"
+        f"input {name}: shape {array.shape}, but the model expects {text_of_sizes(sizes)}"
         + (", in which each name has one value in all inputs" if is_shared else "")
+    )
+
+
+# What it says of sizes that it compares after those of the parameters.
+_REFUSED_SIZES = re.compile(r"ErrorContext\(match_cast, ty=(.*?)\)\s+match_cast error.*", re.DOTALL)
+# A size that is a multiple; see the frontend's `sizes.solve`.
+_MULTIPLE = re.compile(r"(\w+) // (\d+) \* \2")
+
+
+def _refused_sizes(message: str, names: list[str], arrays) -> Exception | None:
+    """Return the error for inputs whose sizes do not fit each other, or what the model computes."""
+    refused = _REFUSED_SIZES.search(message)
+    if refused is None:
+        return None
+    expected = _ANNOTATION.fullmatch(refused[1])
+    sizes = [] if expected is None else [size.strip() for size in expected[1].split(",")]
+    multiples = {axis: _MULTIPLE.fullmatch(size) for axis, size in enumerate(sizes)}
+    wrong = [
+        (name, array, axis, int(found[2]))
+        for name, array in zip(names, arrays)
+        for axis, found in multiples.items()
+        if found and array.ndim == len(sizes) and array.shape[axis] % int(found[2])
+    ]
+    if len(wrong) == 1:
+        name, array, axis, factor = wrong[0]
+        return ValueError(
+            f"input {name}: shape {array.shape}, but the model expects a multiple of {factor} "
+            f"along axis {axis}"
+        )
+    given = ", ".join(f"{name} {array.shape}" for name, array in zip(names, arrays))
+    return ValueError(
+        f"the sizes of the inputs {given} do not fit each other: a tensor that the model computes "
+        f"from them must be {refused[1]}"
     )
 
 
