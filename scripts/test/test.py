@@ -14,6 +14,7 @@ they are named by their id (file::test).
   ./dev.py test --codegen c_src -k conv2d
   ./dev.py test --onednn-newer
   ./dev.py test --newest-python
+  ./dev.py test --oldest-packages
   ./dev.py test --sanitize address
 """
 
@@ -25,7 +26,7 @@ from scripts.layout import CODEGENS, Layout, PluginLayout
 from scripts.setup.environment import prepare
 from scripts.setup.native import NativeBuild
 from scripts.setup.variables import newer_onednn, tvm_home, variables
-from scripts.test import newest_python, quick
+from scripts.test import pip_install, quick
 from scripts.test.sanitize import SANITIZERS, SanitizedBuild
 
 CPP_TARGETS = ("dnnl_core_cpptest", "dnnl_cpptest")
@@ -88,17 +89,17 @@ def run_plugin_tests(args, words):
     return run_command(runner, command, {**threads, **variables(layout)}, layout.root)
 
 
-def run_with_newest_python(args, words):
-    """Run tests of the plug-in with the newest Python at hand; return the exit code."""
+def run_installed_by_pip(args, words):
+    """Run tests of the plug-in with another Python and other packages; return the exit code."""
     layout = PluginLayout()
     runner = prepare(args, layout)
-    python = newest_python.install(runner, layout)
+    python = pip_install.install(runner, layout, args.installed)
     if python is None:
         return 0
-    words = words if names_files(words) else [*words, *newest_python.TESTS]
+    words = words if names_files(words) else [*words, *pip_install.TESTS]
     shared, threads = sharing(words)
     command = [python, "-m", "pytest", *shared, *marked(args), *words]
-    return run_command(runner, command, {**newest_python.environ(), **threads}, layout.root)
+    return run_command(runner, command, {**pip_install.environ(), **threads}, layout.root)
 
 
 def sharing(words):
@@ -164,7 +165,8 @@ def add_arguments(parser):
     """Add the command's options. pytest has more: no word of its own may be taken for one."""
     parser.usage = (
         "./dev.py test [--all] [--quick [COMMIT]] [--codegen NAME] [--sanitize NAME] "
-        "[--onednn-newer] [--newest-python] [--dry-run] [--no-build] [WORDS OF PYTEST ...]"
+        "[--onednn-newer] [--newest-python] [--oldest-packages] [--dry-run] [--no-build] "
+        "[WORDS OF PYTEST ...]"
     )
     parser.add_argument(
         "--all",
@@ -193,19 +195,30 @@ def add_arguments(parser):
         help="run the C++ tests alone, compiled with AddressSanitizer and "
         "UndefinedBehaviorSanitizer, or with ThreadSanitizer; a word chooses tests by name",
     )
-    parser.add_argument(
-        "--newest-python",
-        action="store_true",
+    installed = parser.add_mutually_exclusive_group()
+    installed.add_argument(
+        f"--{pip_install.NEWEST}",
+        dest="installed",
+        action="store_const",
+        const=pip_install.NEWEST,
         help="test the plug-in with the newest Python on PATH or of pyenv, if that is newer than "
         "the environment's, and with newer packages",
+    )
+    installed.add_argument(
+        f"--{pip_install.OLDEST}",
+        dest="installed",
+        action="store_const",
+        const=pip_install.OLDEST,
+        help="test the plug-in with the oldest Python of these that it supports, and with the "
+        "oldest packages that pyproject.toml allows",
     )
     options.add_newer(parser)
 
 
 def main(args):
     """Run the tests."""
-    if args.newest_python:
-        return run_with_newest_python(args, args.words)
+    if args.installed:
+        return run_installed_by_pip(args, args.words)
     codegen, words = args.codegen, args.words
     is_default = codegen == CODEGENS[0]
     if tvm_home() and not is_default:
