@@ -3,6 +3,7 @@
 
 import importlib.util
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -32,6 +33,11 @@ def load_entry():
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def test_the_readme_lists_the_commands():
+    listed = re.findall(r"^\| `\./dev\.py ([\w-]+)", (ROOT / "README.md").read_text(), re.MULTILINE)
+    assert sorted(listed) == sorted(cli.COMMANDS)
 
 
 @pytest.mark.parametrize("arguments", [["-h"], ["--help"], ["help"]])
