@@ -16,9 +16,9 @@
 # under the License.
 """Ops that give images another size.
 
-Relay has many ways to say which coordinate of the input a value of the output is read at, and
-oneDNN has one. Whether the two agree depends on the sizes, so the coordinates are computed and
-compared.
+There are many ways to say which coordinate of the input a value of the output is read at, and
+oneDNN has one: the runtime has kernels of its own for the others. TVM computes coordinates in
+float32. Which value is the nearest may depend on their last bit, so the values are compared.
 """
 
 from __future__ import annotations
@@ -39,9 +39,6 @@ from .windows import SPATIAL, data_layout_reason, for_each, spatial_axes
 
 # TVM adds this before it rounds a coordinate down, and subtracts it before it rounds up.
 _EPSILON = 1e-5
-
-# The largest difference of two coordinates between neighbours, in parts of their distance.
-_TOLERANCE = 1e-6
 
 ROUND = {
     "round": lambda x: np.sign(x) * np.floor(np.abs(x) + 0.5),
@@ -87,37 +84,30 @@ def coordinates(mode: str, size: int, out: int, dtype: str) -> np.ndarray | None
     return None
 
 
-def _is_same_nearest(mode: str, rounding: str, size: int, out: int) -> bool:
-    """Whether oneDNN reads the same values as nearest ones, along one axis."""
-    wanted = ROUND["round"](coordinates("half_pixel", size, out, "float64"))
-    wanted = np.clip(wanted, 0, size - 1)
-    # TVM computes in float32. Where float64 gives another value, too little hangs on too much.
-    for dtype in ("float32", "float64"):
-        values = np.clip(ROUND[rounding](coordinates(mode, size, out, dtype)), 0, size - 1)
-        if not np.array_equal(values, wanted):
-            return False
-    return True
+def _is_settled(mode: str, rounding: str, size: int, out: int) -> bool:
+    """Whether the nearest values along an axis are the same in float32, float64 and in TVM.
+
+    TVM divides integers, whatever the rounding, where a factor is one.
+    """
+    single, double = (
+        np.clip(ROUND[rounding](coordinates(mode, size, out, dtype)), 0, size - 1)
+        for dtype in ("float32", "float64")
+    )
+    is_divided = mode == "asymmetric" and out % size == 0
+    others = [double, *([np.arange(out) // (out // size)] if is_divided else [])]
+    return all(np.array_equal(single, other) for other in others)
 
 
-def _repeats(mode: str, rounding: str, factor: float | None) -> bool:
-    """Whether the nearest values are oneDNN's for all sizes that are multiplied by a factor.
+def _is_settled_for_all(mode: str, rounding: str, factor: float | None) -> bool:
+    """Whether the nearest values are so for all sizes that are multiplied by a factor.
 
     By a power of two, of which float32 has the reciprocal: the coordinates are those of the first
     values, as far from the next value as these are.
     """
     is_exact = factor in (1, 2, 4, 8, 16) and mode in ("asymmetric", "half_pixel")
     return is_exact and all(
-        _is_same_nearest(mode, rounding, size, size * int(factor)) for size in (1, 2, 4)
+        _is_settled(mode, rounding, size, size * int(factor)) for size in (1, 2, 4)
     )
-
-
-def _is_same_linear(mode: str, size: int, out: int) -> bool:
-    """Whether oneDNN interpolates at the same coordinates, along one axis."""
-    ours, theirs = (
-        np.clip(coordinates(each, size, out, "float64"), 0, size - 1)
-        for each in ("half_pixel", mode)
-    )
-    return bool(np.allclose(ours, theirs, 0, _TOLERANCE))
 
 
 def sampling(name: str, attrs) -> tuple[str, str, str]:
@@ -133,7 +123,7 @@ def sampling(name: str, attrs) -> tuple[str, str, str]:
 
 
 def resize_reason(call: OpView) -> str | None:
-    """Accept images, resized with oneDNN's coordinates for the given sizes, or for all."""
+    """Accept images, whose nearest values do not depend on the precision of coordinates."""
     reason = tensors_reason(call, min_rank=3)
     if reason:
         return reason
@@ -146,23 +136,18 @@ def resize_reason(call: OpView) -> str | None:
         return f"oneDNN does not support method={method}"
     if coordinates(mode, 1, 1, "float32") is None or rounding not in ROUND:
         return f"oneDNN does not support coordinate_transformation_mode={mode}"
+    if method != "nearest_neighbor":
+        return None
     for letter in SPATIAL[5 - len(data) :]:
         axis = attrs.layout.index(letter)
         size, out = data[axis], result[axis]
         if size is None or out is None:
-            if method != "nearest_neighbor" and mode == "half_pixel":
-                continue
             factor = vars(attrs)[f"scale_{letter.lower()}"]
-            if method == "nearest_neighbor" and _repeats(mode, rounding, factor):
-                continue
-            return f"the values that {method} reads depend on {letter}, which is open"
-        if method == "nearest_neighbor" and not _is_same_nearest(mode, rounding, size, out):
-            how = f"{mode} with {rounding} reads other values than oneDNN's nearest mode"
-        elif method != "nearest_neighbor" and not _is_same_linear(mode, size, out):
-            how = f"{mode} samples at other coordinates than oneDNN"
-        else:
-            continue
-        return f"{how}, from {letter}={size} to {out}"
+            if not _is_settled_for_all(mode, rounding, factor):
+                return f"the values that {method} reads depend on {letter}, which is open"
+        elif not _is_settled(mode, rounding, size, out):
+            how = f"{mode} with {rounding} has other nearest values in TVM"
+            return f"{how}, from {letter}={size} to {out}"
     return None
 
 
@@ -242,7 +227,9 @@ def _draw_upsampling(n: int) -> Callable[[Draw], Call]:
             f"scale_{c.lower()}": d.choice((1.0, 2.0, 3.0, *d.rare(0.5, 1.5))) for c in SPATIAL[-n:]
         }
         attrs.update(layout=layout, method=d.choice(("nearest_neighbor", linear)))
-        attrs.update(align_corners=False, coordinate_transformation_mode="half_pixel")
+        attrs.update(
+            align_corners=d.choice((False, True)), coordinate_transformation_mode="half_pixel"
+        )
         return Call([data], attrs)
 
     return draw

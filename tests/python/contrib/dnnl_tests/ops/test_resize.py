@@ -15,6 +15,10 @@ NEAREST = dict(method="nearest_neighbor", coordinate_transformation_mode="asymme
 LINEAR = dict(method="linear", coordinate_transformation_mode="half_pixel")
 
 
+# Of a resize with a residual, which oneDNN does not fuse in each layout.
+KINDS = ["resampling", "binary", "eltwise"]
+
+
 def resize(shape, size, **attrs):
     """Return a resized variable, by the op of its rank."""
     op = getattr(relay.image, f"resize{len(shape) - 2}d")
@@ -67,6 +71,11 @@ REFUSED = {
         asked((10, 14), method="linear", coordinate_transformation_mode="tf_crop_and_resize"),
         "does not support coordinate_transformation_mode=tf_crop_and_resize",
     ),
+    # TVM reads the values that "floor" does.
+    "nearest": (
+        asked((10, 14), **{**NEAREST, "rounding_method": "ceil"}),
+        "asymmetric with ceil has other nearest values in TVM, from H=5 to 10",
+    ),
     "layout": (
         relay.image.resize2d(var("x", (1, 5, 7, 2, 4)), size=(10, 14), layout="NHWC4c"),
         "layout=NHWC4c is not",
@@ -79,20 +88,67 @@ def test_refused(expr, text):
     assert text in refusal(expr)
 
 
-@pytest.mark.parametrize("size, out", [(1, 3), (2, 4), (3, 2), (3, 9), (5, 8), (8, 5), (6, 6)])
+def centers(mode, size, out):
+    """Return the coordinates of the results along an axis of the input, not limited to it."""
+    at = np.arange(out)
+    if mode == "align_corners":
+        return at * (size - 1) / max(out - 1, 1)
+    if mode == "asymmetric":
+        return at * size / out
+    return (at + 0.5) * size / out - 0.5
+
+
+# To twice and four times the size there are loops of their own; to the same size, a copy.
+@pytest.mark.parametrize(
+    "size, out", [(1, 3), (2, 4), (3, 2), (3, 9), (5, 8), (8, 5), (6, 6), (17, 34), (9, 36), (4, 1)]
+)
 @pytest.mark.parametrize("mode", ["half_pixel", "asymmetric", "align_corners"])
 @pytest.mark.parametrize("method", ["linear", "nearest_neighbor"])
-def test_what_is_accepted_has_the_same_coordinates(method, mode, size, out):
+def test_coordinates(method, mode, size, out):
     """Of a ramp, linear values are the coordinates themselves, up to the edges."""
-    expr = resize((1, 1, size), (out,), method=method, coordinate_transformation_mode=mode)
-    if refusal(expr) is not None:
-        return
-    coordinates = np.clip((np.arange(out) + 0.5) * size / out - 0.5, 0, size - 1)
+    rounding = "floor" if mode == "asymmetric" else "round"
+    attrs = dict(coordinate_transformation_mode=mode, rounding_method=rounding)
+    expr = resize((1, 1, size), (out,), method=method, **attrs)
+    coordinates = centers(mode, size, out)
     if method == "nearest_neighbor":
-        coordinates = np.floor(coordinates + 0.5)
+        # TVM's functions of the coordinates; halves are rounded away from zero.
+        low = mode == "asymmetric"
+        coordinates = np.floor(coordinates + (1e-5 if low else 0.5))
     x = np.arange(size, dtype="float32").reshape(1, 1, size)
-    (reference,) = direct.run(tvm.IRModule.from_expr(expr), {"x": x})
-    np.testing.assert_allclose(reference.reshape(-1), coordinates, atol=1e-5)
+    want = np.clip(coordinates, 0, size - 1).reshape(1, 1, out)
+    run_alone(expr, {"x": x}, None, want, kinds=["resampling"], rtol=1e-6)
+
+
+@pytest.mark.parametrize("mode", ["half_pixel", "asymmetric", "align_corners"])
+@pytest.mark.parametrize(
+    "layout, sizes, out",
+    [
+        ("NCHW", (5, 33), (10, 66)),
+        ("NHWC", (6, 9), (4, 36)),
+        ("NCHW", (5, 9), (5, 18)),
+        ("NCHW", (5, 9), (7, 9)),
+        ("NCDHW", (2, 3, 5), (3, 7, 10)),
+    ],
+    ids=str,
+)
+def test_linear_is_separable(mode, layout, sizes, out):
+    """Interpolated axis by axis in float64. A residual that oneDNN could add is added, too."""
+    x = rand(2, 3, *sizes)
+    want = x.astype("float64")
+    for axis, (old, new) in enumerate(zip(sizes, out), 2):
+        at = np.clip(centers(mode, old, new), 0, old - 1)
+        low = np.minimum(np.floor(at).astype(int), max(old - 2, 0))
+        share = (at - low).reshape(-1, *[1] * (want.ndim - 1 - axis))
+        high = np.minimum(low + 1, old - 1)
+        want = want.take(low, axis) * (1 - share) + want.take(high, axis) * share
+    z = rand(*want.shape, seed=1)
+    if layout == "NHWC":
+        x, z, want = (each.transpose(0, 2, 3, 1).copy() for each in (x, z, want))
+    attrs = dict(method="linear", coordinate_transformation_mode=mode, layout=layout)
+    expr = resize(x.shape, out, **attrs)
+    run_alone(expr, {"x": x}, None, want, kinds=["resampling"], rtol=RTOL)
+    fused = relay.nn.relu(expr + var("z", z.shape))
+    run_alone(fused, {"x": x, "z": z}, None, np.maximum(want + z, 0), kinds=KINDS, rtol=RTOL)
 
 
 # Integer factors up to 4 have loops of their own; others, and sizes that are no multiples, do not.
