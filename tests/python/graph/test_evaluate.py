@@ -75,7 +75,7 @@ def test_what_is_not_needed_is_not_evaluated():
         ),
         (
             lambda r, x: r.call("image.resize2d", r.input(1, 1, 2, 2), **CUBIC),
-            r"image.resize2d\(.*method=cubic",
+            r"image.resize2d\(.*method=area",
         ),
         (lambda r, x: r.call("abs", x, type_=Tensor((2, 4), "float32")), r"\(2, 3\), not \(2, 4\)"),
     ],
@@ -92,7 +92,7 @@ def test_errors_name_the_node(build, message):
 CUBIC = dict(
     size=[4, 4],
     layout="NCHW",
-    method="cubic",
+    method="area",
     coordinate_transformation_mode="half_pixel",
     rounding_method="",
 )

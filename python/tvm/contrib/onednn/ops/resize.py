@@ -30,7 +30,7 @@ import numpy as np
 from ..ir.dim import Size
 from ..ir.numpy_types import UndefinedResult, along
 from ..ir.op_view import OpView, Tensor, tensor_of
-from .attrs import Attr, Bool, DType, Float, Ints, Text
+from .attrs import Attr, Bool, DType, Float, Int, Ints, Text
 from .draw import Call, Draw
 from .pool import pool_channel_axis
 from .schema import OpSchema, light, out_dtype
@@ -50,6 +50,10 @@ ROUND = {
 
 _MODE = Text("coordinate_transformation_mode", "half_pixel")
 
+# Upsampling has no attributes of cubic ones.
+_UPSAMPLING_METHODS = ("nearest_neighbor", "linear", "bilinear", "trilinear")
+_METHODS = (*_UPSAMPLING_METHODS, "cubic")
+
 
 def resize_attributes(spatial: int) -> tuple[Attr, ...]:
     """Declare the attributes of a resize; where the size is open, factors may tell it."""
@@ -57,6 +61,7 @@ def resize_attributes(spatial: int) -> tuple[Attr, ...]:
     return (
         *(Ints("size", None), Text("layout", f"NC{letters}"), Text("method", "linear")),
         *(_MODE, Text("rounding_method", ""), DType("out_dtype")),
+        *(Float("cubic_alpha", -0.5), Int("cubic_exclude", 0)),
         *(Float(f"scale_{letter.lower()}", None) for letter in letters),
     )
 
@@ -132,7 +137,7 @@ def resize_reason(call: OpView) -> str | None:
     if reason:
         return reason
     method, mode, rounding = sampling(call.name, attrs)
-    if method not in ("nearest_neighbor", "linear", "bilinear", "trilinear"):
+    if method not in (_METHODS if call.name.startswith("image.") else _UPSAMPLING_METHODS):
         return f"oneDNN does not support method={method}"
     if coordinates(mode, 1, 1, "float32") is None or rounding not in ROUND:
         return f"oneDNN does not support coordinate_transformation_mode={mode}"
@@ -178,10 +183,33 @@ def _resize_type(args, attrs):
     return Tensor(tuple(dims), out_dtype(attrs, data))
 
 
+def _cubic_weights(t, alpha):
+    """Return the weights of four neighbors, of which the second is t before the coordinate.
+
+    Keys, "Cubic convolution interpolation for digital image processing", 1981.
+    """
+    outer = [alpha * (((x - 5) * x + 8) * x - 4) for x in (1 + t, 2 - t)]
+    inner = [((alpha + 2) * x - (alpha + 3)) * x * x + 1 for x in (t, 1 - t)]
+    return [outer[0], *inner, outer[1]]
+
+
+def _neighbors(places, size, method, attrs) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Return the values that are summed at coordinates along an axis, and their weights."""
+    low = np.floor(places)
+    first, weights = 0, [1 - (places - low), places - low]
+    if method == "cubic":
+        first, weights = -1, _cubic_weights(places - low, attrs.cubic_alpha)
+    indices = [low + first + i for i in range(len(weights))]
+    if method == "cubic" and attrs.cubic_exclude:
+        weights = [w * ((i >= 0) & (i < size)) for i, w in zip(indices, weights)]
+        weights = [w / sum(weights) for w in weights]
+    return [(np.clip(i, 0, size - 1).astype(int), w) for i, w in zip(indices, weights)]
+
+
 def _resize(name: str):
     def compute(attrs, result_type, data):
         method, mode, rounding = sampling(name, attrs)
-        if method not in ("nearest_neighbor", "linear", "bilinear", "trilinear"):
+        if method not in _METHODS:
             raise UndefinedResult(f"method={method}")
         for axis in spatial_axes(attrs.layout):
             size, out = data.shape[axis], result_type.shape[axis]
@@ -192,10 +220,11 @@ def _resize(name: str):
                 nearest = np.clip(ROUND[rounding](places), 0, size - 1)
                 data = np.take(data, nearest.astype(int), axis)
                 continue
-            low = np.floor(places)
-            share = along(places - low, axis, data.ndim)
-            low, high = (np.clip(low + i, 0, size - 1).astype(int) for i in (0, 1))
-            data = np.take(data, low, axis) * (1 - share) + np.take(data, high, axis) * share
+            terms = [
+                np.take(data, index, axis) * along(weight, axis, data.ndim)
+                for index, weight in _neighbors(places, size, method, attrs)
+            ]
+            data = sum(terms)
         return data
 
     return compute
@@ -209,9 +238,11 @@ def _draw_resize(n: int) -> Callable[[Draw], Call]:
         attrs = dict(
             size=[d.integer(1, 9) for _ in range(n)],
             layout=layout,
-            method=d.choice(("linear", "nearest_neighbor", *d.rare("cubic"))),
+            method=d.choice(("linear", "nearest_neighbor", "cubic")),
             coordinate_transformation_mode=d.choice((*modes, *d.rare("tf_half_pixel_for_nn"))),
             rounding_method=d.choice((*rounding, *d.rare("round_prefer_ceil"))),
+            cubic_alpha=d.choice((-0.5, -0.75)),
+            cubic_exclude=d.choice((0, 1)),
             out_dtype="",
         )
         return Call([data], attrs)

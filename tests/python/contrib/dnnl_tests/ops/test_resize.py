@@ -66,7 +66,10 @@ def asked(size, **attrs):
 
 
 REFUSED = {
-    "cubic": (asked((10, 14), method="cubic"), "oneDNN does not support method=cubic"),
+    "cubic": (
+        relay.nn.upsampling(var("x", (1, 4, 5, 7)), 2, 2, method="bicubic"),
+        "oneDNN does not support method=bicubic",
+    ),
     "crop": (
         asked((10, 14), method="linear", coordinate_transformation_mode="tf_crop_and_resize"),
         "does not support coordinate_transformation_mode=tf_crop_and_resize",
@@ -149,6 +152,29 @@ def test_linear_is_separable(mode, layout, sizes, out):
     run_alone(expr, {"x": x}, None, want, kinds=["resampling"], rtol=RTOL)
     fused = relay.nn.relu(expr + var("z", z.shape))
     run_alone(fused, {"x": x, "z": z}, None, np.maximum(want + z, 0), kinds=KINDS, rtol=RTOL)
+
+
+@pytest.mark.parametrize("exclude", [0, 1])
+@pytest.mark.parametrize("mode", ["half_pixel", "asymmetric", "align_corners"])
+@pytest.mark.parametrize("size, out", [(5, 10), (9, 4), (2, 7), (4, 4)], ids=str)
+def test_cubic(size, out, mode, exclude):
+    """The weights are those of Keys' kernel at the distances of all values."""
+    alpha = -0.75
+    distance = np.abs(centers(mode, size, out)[:, None] - np.arange(-2, size + 2))
+    near = ((alpha + 2) * distance - (alpha + 3)) * distance**2 + 1
+    far = alpha * (((distance - 5) * distance + 8) * distance - 4)
+    weights = np.where(distance <= 1, near, np.where(distance < 2, far, 0))
+    inside = weights[:, 2:-2].copy()
+    if exclude:
+        inside /= inside.sum(1, keepdims=True)
+    else:
+        inside[:, 0] += weights[:, :2].sum(1)
+        inside[:, -1] += weights[:, -2:].sum(1)
+    x = rand(2, 3, size, size)
+    attrs = dict(coordinate_transformation_mode=mode, cubic_alpha=alpha, cubic_exclude=exclude)
+    expr = resize(x.shape, (out, out), method="cubic", **attrs)
+    want = np.einsum("oi,pj,ncij->ncop", inside, inside, x)
+    run_alone(expr, {"x": x}, None, want, kinds=["resampling"], rtol=RTOL)
 
 
 # Integer factors up to 4 have loops of their own; others, and sizes that are no multiples, do not.

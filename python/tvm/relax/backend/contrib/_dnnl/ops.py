@@ -111,7 +111,8 @@ def _prelu(call: relax.Call) -> ReadOp:
 def _resize(call: relax.Call) -> ReadOp:
     """Read the size, or where that is open by what factors it is that of the data."""
     names = ("layout", "method", "coordinate_transformation_mode", "rounding_method")
-    attrs, size = attrs_of(call, names), shape_argument(call.args[1])
+    attrs = attrs_of(call, (*names, "cubic_alpha", "cubic_exclude"))
+    size = shape_argument(call.args[1])
     if None not in map(number, size):
         return ReadOp(short_name(call), [call.args[0]], {"size": numbers(size), **attrs})
     given = dims(call.args[0])

@@ -26,6 +26,7 @@
 #include <algorithm>
 #include <cstring>
 #include <utility>
+#include <vector>
 
 #include "../exec/parallel.h"
 // The last one.
@@ -83,6 +84,11 @@ DNNL_FOR_CPUS void InterpolateRow(const float* row, const Axis& axis, int64_t fa
   if (factor == 2) return InterpolateRepeated<2>(row, axis, dst);
   if (factor == 4) return InterpolateRepeated<4>(row, axis, dst);
   InterpolatePairs(row, axis, 0, axis.out, dst);
+  for (int64_t k = 2; k < axis.taps; ++k) {
+    const int32_t* const indices = axis.indices.data() + k * axis.out;
+    const float* const weights = axis.weights.data() + k * axis.out;
+    for (int64_t j = 0; j < axis.out; ++j) dst[j] += weights[j] * row[indices[j]];
+  }
 }
 
 /*! \brief The factor of an axis whose weights and distances are the same around each value. */

@@ -53,12 +53,18 @@ using Words = std::vector<std::string>;
 struct Reading {
   std::string mode, rounding;
   bool is_nearest;
+  /*! \brief Of cubic ones: the parameter, and whether values outside of the image are left out. */
+  bool is_cubic{false}, is_exclusive{false};
+  double alpha{0};
 
   static Reading Of(const NodeReader& node);
   /*! \brief The coordinate in `size` values of the i-th of `out`. */
   double At(int64_t i, int64_t size, int64_t out) const;
   /*! \brief The number of the value that is read for it, or the coordinate between two of them. */
   double Read(int64_t i, int64_t size, int64_t out) const;
+  /*! \brief Those of the neighbors of a coordinate, of which the one before is a part `t` of their
+   * distance away. */
+  std::vector<double> Weights(double t) const;
   /*! \brief The neighbors of the coordinates along an axis. */
   InterpolationKernel::Axis AxisOf(int64_t size, int64_t out) const;
 };
@@ -67,12 +73,18 @@ struct Reading {
 Reading OfPrimitive(bool is_nearest) { return {"half_pixel", "round", is_nearest}; }
 
 Reading Reading::Of(const NodeReader& node) {
-  const bool is_nearest = node.Get<std::string>("method") == "nearest_neighbor";
+  const auto method = node.Get<std::string>("method");
+  const bool is_nearest = method == "nearest_neighbor";
   const bool is_upsampling = node.OpName() == "nn.upsampling";
   const char* const key = is_upsampling ? "align_corners" : "coordinate_transformation_mode";
   // Who says nothing wants what there is.
-  if (!node.Has(key)) return OfPrimitive(is_nearest);
-  Reading reading{"", "", is_nearest};
+  Reading reading = OfPrimitive(is_nearest);
+  reading.is_cubic = method == "cubic";
+  reading.is_exclusive = node.Get<int64_t>("cubic_exclude", 0) != 0;
+  reading.alpha = node.Get<float>("cubic_alpha", -0.5f);
+  CORE_CHECK(std::isfinite(reading.alpha))
+      << node.Where() << ": cubic_alpha is " << reading.alpha << ", expected: a finite number";
+  if (!node.Has(key)) return reading;
   reading.mode = !is_upsampling        ? node.Get<std::string>(key)
                  : node.Get<bool>(key) ? "align_corners"
                                        : "asymmetric";
@@ -119,25 +131,47 @@ double Reading::Read(int64_t i, int64_t size, int64_t out) const {
   return std::min(std::max(at, 0.), static_cast<double>(size - 1));
 }
 
+std::vector<double> Reading::Weights(double t) const {
+  if (!is_cubic) return {1 - t, t};
+  // Keys, "Cubic convolution interpolation for digital image processing", 1981.
+  const auto outer = [a = alpha](double x) { return a * (((x - 5) * x + 8) * x - 4); };
+  const auto inner = [a = alpha](double x) { return ((a + 2) * x - (a + 3)) * x * x + 1; };
+  return {outer(1 + t), inner(t), inner(1 - t), outer(2 - t)};
+}
+
 InterpolationKernel::Axis Reading::AxisOf(int64_t size, int64_t out) const {
-  InterpolationKernel::Axis axis{size, out, 2, std::vector<int32_t>(2 * out),
-                                 std::vector<float>(2 * out)};
+  const int64_t taps = is_cubic ? 4 : 2;
+  InterpolationKernel::Axis axis{size, out, taps, std::vector<int32_t>(taps * out),
+                                 std::vector<float>(taps * out)};
   bool is_copied = size == out;
   for (int64_t i = 0; i < out; ++i) {
     const double at = At(i, size, out), low = std::floor(at);
     is_copied = is_copied && at == static_cast<double>(i);
-    for (int tap : {0, 1}) {
-      const double index = std::min(std::max(low + tap, 0.), static_cast<double>(size - 1));
-      axis.indices[tap * out + i] = static_cast<int32_t>(index);
-      axis.weights[tap * out + i] = static_cast<float>(tap == 0 ? low + 1 - at : at - low);
+    std::vector<double> weights = Weights(at - low);
+    double sum = 0;
+    for (int64_t tap = 0; tap < taps; ++tap) {
+      const double index = low + static_cast<double>(is_cubic ? tap - 1 : tap);
+      const double inside = std::min(std::max(index, 0.), static_cast<double>(size - 1));
+      if (is_cubic && is_exclusive && index != inside) weights[tap] = 0;
+      axis.indices[tap * out + i] = static_cast<int32_t>(inside);
+      sum += weights[tap];
+    }
+    for (int64_t tap = 0; tap < taps; ++tap) {
+      if (is_cubic && is_exclusive) weights[tap] /= sum;
+      axis.weights[tap * out + i] = static_cast<float>(weights[tap]);
     }
   }
-  if (is_copied) axis.taps = 1, axis.weights.assign(out, 1.f);
+  if (is_copied) {
+    axis.taps = 1;
+    for (int64_t i = 0; i < out; ++i) axis.indices[i] = static_cast<int32_t>(i);
+    axis.weights.assign(out, 1.f);
+  }
   return axis;
 }
 
 /*! \brief Whether oneDNN reads the same values along an axis; this depends on the sizes. */
 bool IsSame(const Reading& reading, int64_t size, int64_t out) {
+  if (reading.is_cubic) return false;
   // In parts of the distance of two values.
   constexpr double kTolerance = 1e-6;
   const Reading ours = OfPrimitive(reading.is_nearest);
@@ -219,7 +253,7 @@ Types InferResize(const NodeReader& node, const Types& inputs) {
   CheckRank(node, inputs, 0, spatial + 2);
   const auto method = node.Get<std::string>("method");
   CORE_CHECK(method == "nearest_neighbor" || method == "linear" || method == "bilinear" ||
-             method == "trilinear")
+             method == "trilinear" || (method == "cubic" && node.OpName() != "nn.upsampling"))
       << node.Where() << ": oneDNN does not support method " << method;
   // Refuses what the lowering could not read.
   Reading::Of(node);
