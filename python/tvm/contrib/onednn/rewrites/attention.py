@@ -240,9 +240,12 @@ def _repeated(node: Node, axis: int) -> Node | None:
     """Return the tensor of which a node repeats each item of an axis; None if it repeats none."""
     if not is_op(node, "reshape"):
         return None
-    many = node.operands[0]
+    many, one = node.operands[0], None
     if is_op(many, "broadcast_to", "dyn.broadcast_to"):
         data = many.operands[0]
+        if len(data.tensor.dims) != len(many.tensor.dims):
+            # The new dimension is the first: all items are repeated in turn.
+            return None
     elif is_op(many, "concatenate", "stack"):
         parts = many.operands[0].operands
         is_along = many.attrs.axis % len(many.tensor.dims) == axis + 1
@@ -254,12 +257,15 @@ def _repeated(node: Node, axis: int) -> Node | None:
     if len(data.tensor.dims) == len(many.tensor.dims):
         if not is_op(data, "reshape", "expand_dims"):
             return None
-        data = data.operands[0]
+        one, data = data.tensor.dims, data.operands[0]
     dims, wide = data.tensor.dims, many.tensor.dims
     if len(dims) != len(node.tensor.dims) or len(wide) != len(dims) + 1:
         return None
     count = wide[axis + 1]
     if not isinstance(count, int) or not isinstance(dims[axis], int):
+        return None
+    # With as many items as repeats, the wide shape does not tell which of them comes first.
+    if one is not None and not is_same_shape(one, (*dims[: axis + 1], 1, *dims[axis + 1 :])):
         return None
     repeated = (*dims[: axis + 1], count, *dims[axis + 1 :])
     joined = (*dims[:axis], dims[axis] * count, *dims[axis + 1 :])

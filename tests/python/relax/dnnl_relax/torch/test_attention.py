@@ -107,6 +107,21 @@ class Repeated(nn.Module):
         return functional.scaled_dot_product_attention(query, repeat(key), repeat(value))
 
 
+class RepeatedInTurn(nn.Module):
+    """As many repeats as heads: 0, 1, 0, 1, as JetMoE has them, and not 0, 0, 1, 1."""
+
+    def forward(self, query, key, value):
+        key, value = (each.repeat(1, 2, 1, 1) for each in (key, value))
+        return functional.scaled_dot_product_attention(query, key, value)
+
+
+def test_heads_repeated_in_turn():
+    """Their order is not that of the queries' groups."""
+    query, *pair = torch.randn(2, 4, 16, 8), torch.randn(2, 2, 16, 8), torch.randn(2, 2, 16, 8)
+    _, kinds = check(RepeatedInTurn().eval(), (query, *pair), prune=False)
+    assert kinds["dnnl.attention"] == 1
+
+
 @pytest.mark.parametrize("is_causal", [False, True], ids=["", "causal"])
 def test_shared_heads(is_causal):
     model = Attention(is_causal=is_causal, enable_gqa=True)
