@@ -7,7 +7,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from tvm.contrib.onednn.verify import compare
-from tvm.contrib.onednn.verify.check import Step, VerificationError, check
+from tvm.contrib.onednn.verify.check import CannotRun, Step, VerificationError, check
 from tvm.contrib.onednn.verify.table import errors
 
 
@@ -20,7 +20,7 @@ class Chain:
         rng = np.random.default_rng(0)
         self.inputs = [rng.normal(size=(4, 5)).astype("float32") if x is None else x]
         self.functions, self.wrong, self.wrong_alone = functions, dict(wrong), wrong_alone
-        self.compilations = 0
+        self.compilations, self.others = 0, []
 
     def _values(self, functions, epsilon=0.0, seed=0):
         rng, value, values = np.random.default_rng(seed), self.inputs[0], []
@@ -66,6 +66,9 @@ class Chain:
     def opinions(self, step, values):
         return ()
 
+    def other_results(self):
+        return self.others
+
 
 def half(x):
     return x * x.dtype.type(0.5)
@@ -106,14 +109,14 @@ def test_fusion_differs():
 
 
 def test_rounding_explains():
-    """1e6 periods of a sine leave no digits; the source is not compiled again."""
+    """A sine of a million periods leaves no digits, so each op is compared."""
 
     def far(x):
         return np.sin(x * np.float32(1e7))
 
     source = Chain([np.tanh, far], {0: lambda x: np.tanh(x) * np.float32(1 + 2e-7)})
     check(source, source.run, "float32")
-    assert source.compilations == 0
+    assert source.compilations == 1
 
 
 def positive(x):
@@ -152,6 +155,43 @@ def test_ties_explain_a_discrete_result():
     source.is_discrete = True
     note = check(source, source.run, "float32")
     assert "each op is right for its operands" in note or "relative error" in note
+
+
+def test_rounding_that_explains_everything():
+    """A wrong op before a sine of a million periods is found, as each op is compared."""
+
+    def far(x):
+        return np.sin(x * np.float32(1e7))
+
+    source = Chain([np.tanh, half, far], {0: np.sin})
+    with pytest.raises(VerificationError, match="differs is f0"):
+        check(source, source.run, "float32")
+
+
+def test_a_source_that_cannot_be_rounded():
+    """The bound is then that of the type."""
+    source = Chain([np.tanh, half], {1: np.sin}, wrong_alone=False)
+
+    def rounded(epsilon, seed):
+        if epsilon:
+            raise CannotRun("no random numbers")
+        return source.results()
+
+    source.rounded = rounded
+    with pytest.raises(VerificationError, match="a rewrite or fusion is wrong"):
+        check(source, source.run, "float32")
+
+
+@pytest.mark.parametrize("is_discrete", [False, True])
+def test_another_implementation_agrees(is_discrete):
+    """One runtime alone may be wrong."""
+    source = Chain([np.tanh, half], {1: np.sin}, wrong_alone=False)
+    source.is_discrete = is_discrete
+    source.others = [[half(source.inputs[0])], [np.sin(np.tanh(source.inputs[0]))]]
+    assert "each op is right for its operands" in check(source, source.run, "float32")
+    del source.others[1]
+    with pytest.raises(VerificationError, match="a rewrite or fusion is wrong"):
+        check(source, source.run, "float32")
 
 
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])

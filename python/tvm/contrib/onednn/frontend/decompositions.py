@@ -246,14 +246,25 @@ def _floor_mod(node: NodeInfo):
 
 
 def _non_max_suppression(node: NodeInfo):
-    """Raise the threshold, which TVM compares with boxes that overlap by as much."""
-    threshold = node.value(3)
+    """Raise the threshold of the overlap, which TVM drops, too, and scores of at most -1.
+
+    Without a threshold, each score counts. Negative ones become larger than -1/2 in their order.
+    """
+    threshold, score, nodes, scores = node.value(3), node.value(4), "", "x1"
     if threshold is None or threshold.size != 1:
         return None
-    names = ["x0", "x1", "x2" if node.has(2) else "", "raised", "x4" if node.has(4) else ""]
+    constants = dict(raised=np.nextafter(threshold, threshold + 1))
+    if not node.has(4) or (score is not None and (score < 0).any()):
+        nodes = """zero = Sub(half, half) soft = Softsign(x1) negative = Mul(soft, half)
+        is_negative = Less(x1, zero) scores = Where(is_negative, negative, x1) """
+        lowest = -0.75 if score is None else 0.5 * score.item() / (1 - max(score.item(), -1e30))
+        constants["half"], constants["score"] = np.full((), 0.5, "f4"), np.full(1, lowest, "f4")
+        scores = "scores"
+    most, least = "x2" if node.has(2) else "", "score" if nodes else "x4"
     center = node.attrs.get("center_point_box", 0)
-    nodes = f"y0 = NonMaxSuppression <center_point_box = {center}> ({', '.join(names)})"
-    return node.body(nodes.replace(", )", ")"), raised=np.nextafter(threshold, threshold + 1))
+    operands = f"x0, {scores}, {most}, raised, {least}"
+    nodes += f"y0 = NonMaxSuppression <center_point_box = {center}> ({operands})"
+    return node.body(nodes, **constants)
 
 
 def _blocks(node: NodeInfo):

@@ -77,7 +77,7 @@ def fold(model: onnx.ModelProto) -> None:
     -----
     A warning says if shapes cannot be inferred. Nodes that `onnx` cannot evaluate stay.
     """
-    _inline_functions(model)
+    inline_functions(model)
     sort_nodes(model.graph)
     model.ir_version = max(model.ir_version, 4)  # so that weights are no inputs
     folder = _Folder(model)
@@ -93,8 +93,8 @@ def fold(model: onnx.ModelProto) -> None:
             output.type.tensor_type.elem_type = known.type.tensor_type.elem_type
 
 
-def _inline_functions(model) -> None:
-    """Replace calls of the model's own functions with their nodes."""
+def inline_functions(model) -> None:
+    """Replace calls of the model's own functions with their nodes, in place."""
     if not model.functions:
         return
     import onnx.inliner

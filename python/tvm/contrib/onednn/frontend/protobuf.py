@@ -79,6 +79,23 @@ def subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
         yield from attribute.graphs
 
 
+def walk(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
+    """Yield nodes, each followed by those of its subgraphs."""
+    for node in nodes:
+        yield node
+        for graph in subgraphs(node):
+            yield from walk(graph.node)
+
+
+def clear_repeated_names(graph: onnx.GraphProto) -> None:
+    """Remove the names of nodes that others have, too, in place: onnxruntime refuses them."""
+    seen: set[str] = set()
+    for node in walk(graph.node):
+        if node.name in seen:
+            node.ClearField("name")
+        seen.add(node.name)
+
+
 def uses(nodes: Iterable[onnx.NodeProto]) -> Iterator[str]:
     """Yield the names of the values that nodes read, also in subgraphs."""
     for node in nodes:

@@ -22,11 +22,10 @@ Each op is computed in float64 by its numpy definition and rounded once to the t
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from ..ir.dim import symbol_of
 from ..ir.graph import Graph
 from ..ir.node import CALL, CONSTANT, FIELD, NATIVE, Node
 from ..ir.numpy_types import UndefinedResult
@@ -35,12 +34,10 @@ from ..ops.evaluate import is_defined, sizes_of, value_of
 from ..ops.tensors import EIGHT_BITS
 from .check import CannotRun, Step
 from .compare import EPSILON, coarsest, rounded_at_random
+from .inputs import SIZES, Spec, input_values
 
-#: Sizes of open dimensions: of the first axis, and of the others.
-_SIZES = 2, 8
 #: Ops with discrete results of floating-point operands: rounding decides some either way.
 _DISCRETE = ("qnn.quantize", "argmax", "argmin", "topk", "floor", "ceil", "round", "sign")
-_MOST_INTEGER = 2
 
 
 class GraphSource:
@@ -89,7 +86,8 @@ class GraphSource:
             if name is not None:
                 name = name if name not in self._nodes else f"{name}.{node.index}"
                 self._nodes[name], self._names[node] = node, name
-        self._feeds = dict(zip(parameters.values(), _checked(parameters, inputs)))
+        specs = {name: _spec(node) for name, node in parameters.items()}
+        self._feeds = dict(zip(parameters.values(), input_values(specs, inputs).values()))
         self.inputs, self.input_names = [*self._feeds.values()], [*parameters]
         self._sizes = sizes_of(self._feeds)
         dtypes = [node.type.dtype for node in graph.nodes if isinstance(node.type, Tensor)]
@@ -149,17 +147,23 @@ class GraphSource:
         """See `Source`."""
         return ()
 
+    def other_results(self):
+        """See `Source`."""
+        return ()
+
     def _is_compared(self, node: Node) -> bool:
         of = node.operands[0] if node.kind == FIELD else node
         return is_defined(of)
 
     def _step(self, node: Node) -> Step:
-        of = node.operands[0] if node.kind == FIELD else node
-        operands = tuple(dict.fromkeys(self._operands(node)))
-        op = self._graph.title(of) if of.kind == CALL else of.kind
+        operands, op = tuple(dict.fromkeys(self._operands(node))), self._title(node)
         shape = node.type.shape if isinstance(node.type, Tensor) else ()
-        size = math.prod(each or max(_SIZES) for each in shape)
+        size = math.prod(each or max(SIZES) for each in shape)
         return Step(self._names[node], op, "", operands, size * 4)
+
+    def _title(self, node: Node) -> str:
+        of = node.operands[0] if node.kind == FIELD else node
+        return self._graph.title(of) if of.kind == CALL else of.kind
 
     def _operands(self, node: Node):
         for each in node.operands:
@@ -179,7 +183,8 @@ class GraphSource:
                 values[node] = self._noisy(node, values, epsilon, rng)
             except (KeyError, UndefinedResult, ValueError) as error:
                 if node in self._results or node in self._names:
-                    raise CannotRun(f"numpy cannot compute it: {error}") from error
+                    where = f"{self._names.get(node, '')} ({self._title(node)})".lstrip()
+                    raise CannotRun(f"numpy cannot compute {where}: {error}") from error
         return values
 
     def _without_definition(self) -> dict[Node, np.ndarray]:
@@ -207,60 +212,6 @@ def results_of(graph: Graph) -> list[Node]:
     return [leaf for node in graph.nodes[-1].operands for leaf in leaves(node)]
 
 
-def _checked(parameters: Mapping[str, Node], inputs) -> list[np.ndarray]:
-    """Return the values of the inputs; draw those that are not given."""
-    names = [*parameters]
-    if inputs is not None and not isinstance(inputs, Mapping):
-        if len(inputs) != len(names):
-            raise ValueError(f"{len(inputs)} inputs are passed for {len(names)}: {_text(names)}")
-        inputs = dict(zip(names, inputs))
-    given = {name: np.asarray(value) for name, value in (inputs or {}).items()}
-    unknown = sorted(map(str, given.keys() - set(names)))
-    if unknown:
-        raise ValueError(f"there is no input {unknown[0]}; the inputs are: {_text(names)}")
-    sizes: dict[object, int] = {}
-    for name, node in parameters.items():
-        if name in given and isinstance(node.type, Tensor):
-            _check(name, given[name], node.type, sizes)
-    return [
-        given[name] if name in given else _drawn(node, name, sizes)
-        for name, node in parameters.items()
-    ]
-
-
-def _text(names: Sequence[str]) -> str:
-    return ", ".join(names) or "none"
-
-
-def _check(name: str, value: np.ndarray, type_: Tensor, sizes: dict) -> None:
-    if str(value.dtype) != type_.dtype:
-        raise TypeError(f"input {name}: dtype {value.dtype}, but the model expects {type_.dtype}")
-    fits = value.ndim == len(type_.dims)
-    for dim, size in zip(type_.dims, value.shape):
-        symbol = symbol_of(dim)
-        wanted = sizes.setdefault(symbol.key, size) if symbol is not None else dim
-        fits = fits and (wanted == size or not isinstance(wanted, int))
-    if not fits:
-        expected = ", ".join(str(dim) if isinstance(dim, int) else "any" for dim in type_.dims)
-        raise ValueError(f"input {name}: shape {value.shape}, but the model expects ({expected})")
-
-
-def _drawn(node: Node, name: str, sizes: dict) -> np.ndarray:
-    if not isinstance(node.type, Tensor):
-        raise CannotRun(f"input {name} is no tensor of a known rank")
-    shape = []
-    for axis, dim in enumerate(node.type.dims):
-        symbol, size = symbol_of(dim), _SIZES[axis > 0]
-        if symbol is not None:
-            size = sizes.setdefault(symbol.key, size)
-        shape.append(dim if isinstance(dim, int) else size)
-    rng, dtype = np.random.default_rng(sum(map(ord, name))), node.type.dtype
-    if dtype in EPSILON:
-        import ml_dtypes
-
-        real = getattr(ml_dtypes, dtype, dtype)
-        return rng.standard_normal(shape).astype("float32").astype(real)
-    if np.dtype(dtype).kind not in "iub":
-        raise CannotRun(f"input {name} has the type {dtype}")
-    most = 100 if dtype in EIGHT_BITS else _MOST_INTEGER
-    return rng.integers(0, most, shape).astype(dtype)
+def _spec(node: Node) -> Spec | None:
+    """Return the type of an input."""
+    return Spec(node.type.dtype, node.type.dims) if isinstance(node.type, Tensor) else None

@@ -18,22 +18,35 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..frontend.fold import inline_functions
+from ..frontend.inference import infer_shapes
 from ..frontend.prepare import inputs as inputs_of
-from ..frontend.protobuf import captured, clone, fixed_size, initializer_names, subgraphs
+from ..frontend.protobuf import (
+    captured,
+    clear_repeated_names,
+    clone,
+    fixed_size,
+    initializer_names,
+    sort_nodes,
+    subgraphs,
+    walk,
+)
+from . import onnx_runners
 from .check import CannotRun, Step
-from .compare import EPSILON, rounded_at_random
+from .compare import EPSILON, coarsest, rounded_at_random
+from .inputs import SIZES, TRIED, Spec, input_values
+from .onnx_noise import with_noise
 
 if TYPE_CHECKING:
     import onnx
 
-#: Sizes of open dimensions: of the first axis, and of the others.
-_SIZES = 2, 8
 _RANDOM = (
     "Bernoulli",
     "Multinomial",
@@ -45,7 +58,6 @@ _RANDOM = (
 #: Ops after which values are discrete: rounding decides some of them either way.
 _DISCRETE = (
     "QuantizeLinear",
-    "DynamicQuantizeLinear",
     "ArgMax",
     "ArgMin",
     "TopK",
@@ -53,13 +65,16 @@ _DISCRETE = (
     "Round",
     "Ceil",
     "NonMaxSuppression",
-    "QLinearConv",
-    "QLinearMatMul",
     "NonZero",
+    "Sign",
+    "Hardmax",
 )
+#: What the names of ops on 8 bits begin with.
+_DYNAMIC = "DynamicQuantize"
+_QUANTIZED = ("QLinear", _DYNAMIC)
 
-
-_REFERENCE = "onnx's reference evaluator"
+#: The types that onnxruntime draws random numbers of.
+_NOISY = ("float16", "float32", "float64")
 
 
 class OnnxSource:
@@ -68,7 +83,8 @@ class OnnxSource:
     Parameters
     ----------
     model : onnx.ModelProto
-        The model, with the shapes and constants that it is imported with.
+        The model, with the shapes and constants that it is imported with. Its functions are
+        inlined and its nodes sorted, in place.
     run : Callable
         Imports and compiles a model with a precision, or without oneDNN if that is None, and runs
         it on arrays; returns arrays.
@@ -82,30 +98,78 @@ class OnnxSource:
         An input has a type for which nothing can be drawn.
     """
 
-    dtype, undefined = "float32", ()
+    undefined = ()
 
     def __init__(self, model, run: Callable, inputs: Mapping[str, np.ndarray] | None = None):
-        self._model, self._compile, self._run = model, run, _run
-        self.framework = "onnxruntime" if _onnxruntime() else _REFERENCE
-        given = dict(inputs or {})
-        self._feeds = {
-            value.name: given[value.name] if value.name in given else self._drawn(value)
-            for value in inputs_of(model)
-        }
-        self.inputs, self.input_names = [*self._feeds.values()], [*self._feeds]
-        ops = {node.op_type for node in model.graph.node}
-        self.is_discrete = not ops.isdisjoint(_DISCRETE)
+        inline_functions(model)
+        sort_nodes(model.graph)
+        self._wheres = [f"node {node.name}" if node.name else "" for node in model.graph.node]
+        clear_repeated_names(model.graph)
+        self._model, self._compile = model, run
+        specs = {value.name: _spec(value) for value in inputs_of(model)}
+        runners = [("onnx's reference evaluator", onnx_runners.run_reference)]
+        if onnx_runners.onnxruntime():
+            runners.insert(0, ("onnxruntime", onnx_runners.run_onnxruntime))
+        self._choices = (
+            (*runner, input_values(specs, inputs, self._index_bound, size))
+            for runner in runners
+            for size in (TRIED if any(map(_is_open, specs.values())) else TRIED[:1])
+        )
+        self.framework, self._run, self._feeds = next(self._choices)
+
+    @property
+    def inputs(self):
+        """See `Source`."""
+        return [*self._feeds.values()]
+
+    @property
+    def input_names(self):
+        """The names of the inputs, in order."""
+        return [*self._feeds]
+
+    @functools.cached_property
+    def dtype(self):
+        """See `Source`."""
+        return coarsest(*map(self._dtypes.__getitem__, self._computed))
+
+    @functools.cached_property
+    def is_discrete(self):
+        """See `Source`."""
+        return any(map(self._rounds, walk(self._model.graph.node)))
+
+    def _rounds(self, node) -> bool:
+        """Whether an op rounds or compares floating-point numbers."""
+        if node.op_type in _DISCRETE or node.op_type.startswith(_QUANTIZED):
+            return True
+        read, written = (
+            {self._dtypes[name] for name in names if name in self._dtypes}
+            for names in (node.input, node.output)
+        )
+        return not read.isdisjoint(EPSILON) and not written <= EPSILON.keys()
+
+    @functools.cached_property
+    def _dtypes(self) -> dict[str, str]:
+        """The types of elements by name, as far as they are known."""
+        known = {name: _dtype(value) for name, value in self._types.items()}
+        arrays = {**self._initializers, **self._feeds}
+        return known | {name: str(each.dtype) for name, each in arrays.items()}
 
     def results(self):
-        """See `Source`."""
-        try:
-            return self._without_random(self._run(self._model, self._feeds))
-        except CannotRun:
-            if self.framework == _REFERENCE:
-                raise
-            # It lacks types and newer ops.
-            self.framework, self._run = _REFERENCE, _run_reference
-            return self.results()
+        """See `Source`.
+
+        Where onnxruntime cannot run the model, open sizes are made larger; where no size helps,
+        onnx's reference evaluator runs it.
+        """
+        reasons: dict[str, CannotRun] = {}
+        while True:
+            try:
+                return self._without_random(self._run(self._model, self._feeds))
+            except CannotRun as error:
+                reasons.setdefault(self.framework, error)
+            choice = next(self._choices, None)
+            if choice is None:
+                raise CannotRun("; ".join(map(str, reasons.values())))
+            self.framework, self._run, self._feeds = choice
 
     def rounded(self, epsilon, seed):
         """See `Source`."""
@@ -113,17 +177,16 @@ class OnnxSource:
             return self.results()
         rng = np.random.default_rng(seed)
         feeds = {name: rounded_at_random(each, epsilon, rng) for name, each in self._feeds.items()}
-        return self._without_random(self._run(self._noisy(epsilon, seed), feeds))
+        names = {name for name in self._computed if self._dtypes[name] in _NOISY}
+        noisy = with_noise(self._model, names, epsilon, seed)
+        return self._without_random(self._run(noisy, feeds))
 
     def steps(self):
         """See `Source`."""
-        steps, random = [], self._random
-        for node in self._model.graph.node:
-            if node.output[0] in self._constants:
-                continue
-            where = f"node {node.name}" if node.name else ""
-            for name in filter(None, node.output):
-                if name in self._types and name not in random:
+        steps, compared = [], self._computed - self._random
+        for node, where in zip(self._model.graph.node, self._wheres):
+            for name in node.output:
+                if name in compared:
                     op = f"{node.domain}.{node.op_type}".lstrip(".")
                     operands = tuple(self._closure(name)[1])
                     steps.append(Step(name, op, where, operands, self._bytes(name)))
@@ -150,13 +213,20 @@ class OnnxSource:
 
     def opinions(self, step, values):
         """Return the results of other implementations, where the first differs."""
-        try:
-            yield self._evaluated(step, values, 0, 0, _run_reference)
-        except CannotRun:  # it may not have the op
-            return
+        for run in onnx_runners.OTHERS:
+            with contextlib.suppress(CannotRun):  # it may not have the op
+                yield self._evaluated(step, values, 0, 0, run)
+
+    def other_results(self):
+        """See `Source`."""
+        for run in onnx_runners.OTHERS:
+            with contextlib.suppress(CannotRun):
+                yield self._without_random(run(self._model, self._feeds))
 
     def _evaluated(self, step, values, epsilon, seed, run):
         nodes, operands, weights = self._closure(step.name)
+        if epsilon and any(node.domain and node.op_type.startswith(_DYNAMIC) for node in nodes):
+            epsilon = max(epsilon, 2.0**-8)  # they round their operands to 8 bits
         rng, feeds = np.random.default_rng(seed), {}
         for name in (*operands, *weights):
             if name in self._initializers:
@@ -208,30 +278,32 @@ class OnnxSource:
         return known
 
     @functools.cached_property
+    def _computed(self) -> set[str]:
+        """The names of the results of known types that depend on the inputs."""
+        return self._types.keys() - self._constants
+
+    @functools.cached_property
     def _random(self):
         names: set[str] = set()
         for node in self._model.graph.node:
-            is_random = node.op_type in _RANDOM or (
-                node.op_type == "Dropout" and len(node.input) > 2  # training, perhaps
-            )
-            if is_random or names.intersection(_reads(node)):
+            if any(map(_is_random, walk([node]))) or names.intersection(_reads(node)):
                 names.update(node.output)
         return names
 
     @functools.cached_property
     def _types(self):
-        """The types of tensors by name."""
-        import onnx
-
-        try:
-            inferred = onnx.shape_inference.infer_shapes(self._model, data_prop=True).graph
-        except Exception as error:  # of whatever kind: the model may be too large, for example
-            raise CannotRun(f"its types cannot be inferred: {error}") from error
-        return {
+        """The types of results by name."""
+        inferred = infer_shapes(self._model)
+        types = {
             value.name: value
             for value in (*inferred.value_info, *inferred.output)
             if value.type.tensor_type.elem_type and value.name in self._producers
         }
+        # onnx does not know ops of other domains.
+        missing = [name for name in self._producers if name not in types]
+        if missing and any(node.domain for node in self._model.graph.node):
+            types.update(onnx_runners.types_of(self._model, missing))
+        return types
 
     def _closure(self, output):
         """Return the nodes to evaluate for a result, the steps and the weights that they read."""
@@ -255,73 +327,15 @@ class OnnxSource:
 
     def _bytes(self, name):
         tensor = self._types[name].type.tensor_type
-        sizes = [fixed_size(dim) or max(_SIZES) for dim in tensor.shape.dim]
+        sizes = [fixed_size(dim) or max(SIZES) for dim in tensor.shape.dim]
         return int(np.prod(sizes, dtype=float)) * 4
 
     def _without_random(self, values):
         names = [value.name for value in self._model.graph.output]
         return [None if name in self._random else each for name, each in zip(names, values)]
 
-    def _noisy(self, epsilon, seed):
-        """Return the model with a random relative error of each intermediate result."""
-        import onnx
-
-        model, real = clone(self._model), onnx.TensorProto.FLOAT
-        make, nodes = onnx.helper.make_node, []
-        for i, node in enumerate(model.graph.node):
-            nodes.append(node)
-            names = [
-                name
-                for name in node.output
-                if name in self._types and self._types[name].type.tensor_type.elem_type == real
-            ]
-            if node.domain or node.output[0] in self._constants:
-                continue
-            for k, name in enumerate(node.output):
-                if name not in names:
-                    continue
-                old, noise, noisy = (f"{name}.{each}" for each in ("exact", "noise", "noisy"))
-                node.output[k] = old
-                low, high = 1 - epsilon, 1 + epsilon
-                attrs = dict(low=low, high=high, seed=float(seed * 65536 + i))
-                nodes.append(make("RandomUniformLike", [old], [noise], **attrs))
-                nodes.append(make("Mul", [old, noise], [noisy]))
-                nodes.append(make("Floor", [old], [f"{name}.floor"]))
-                nodes.append(make("Equal", [old, f"{name}.floor"], [f"{name}.whole"]))
-                nodes.append(make("Where", [f"{name}.whole", old, noisy], [name]))
-        rng = np.random.default_rng(seed)
-        for tensor in model.graph.initializer if epsilon > EPSILON["float32"] else ():
-            array = rounded_at_random(onnx.numpy_helper.to_array(tensor), epsilon, rng)
-            tensor.CopyFrom(onnx.numpy_helper.from_array(array, tensor.name))
-        del model.graph.node[:]
-        model.graph.node.extend(nodes)
-        return model
-
-    def _drawn(self, value):
-        """Return a value for an input."""
-        import onnx
-
-        tensor, name = value.type.tensor_type, value.name.lower()
-        if not tensor.elem_type or not tensor.HasField("shape"):
-            raise CannotRun(f"input {value.name} is no tensor of a known rank")
-        shape = [
-            _SIZES[axis > 0] if (size := fixed_size(dim)) is None else size
-            for axis, dim in enumerate(tensor.shape.dim)
-        ]
-        dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type)
-        rng = np.random.default_rng(sum(map(ord, name)))
-        if dtype.kind == "f":
-            return rng.standard_normal(shape).astype(dtype)
-        if dtype.kind not in "iub":
-            raise CannotRun(f"input {value.name} has the type {dtype}")
-        if "mask" in name:
-            return np.ones(shape, dtype)
-        if "position" in name and shape:
-            return np.broadcast_to(np.arange(shape[-1]), shape).astype(dtype)
-        return rng.integers(0, self._index_bound(value.name), shape).astype(dtype)
-
-    def _index_bound(self, name) -> int:
-        """Return below what an integer is a valid index, wherever it is one."""
+    def _index_bound(self, name) -> int | None:
+        """Return below what an integer is a valid index, wherever it is one; None if nowhere."""
         sizes = [
             self._initializers[node.input[0]].shape[_axis(node)]
             for node in self._model.graph.node
@@ -329,49 +343,38 @@ class OnnxSource:
             and node.input[1] == name
             and node.input[0] in self._initializers
         ]
-        return min([*sizes, 256]) if sizes else 2
+        return max(1, min([*sizes, 256])) if sizes else None
+
+
+def _spec(value) -> Spec | None:
+    """Return the type of an input."""
+    tensor = value.type.tensor_type
+    if not tensor.elem_type or not tensor.HasField("shape"):
+        return None
+    sizes = ((fixed_size(dim), dim.dim_param or None) for dim in tensor.shape.dim)
+    dims = tuple(name if size is None else size for size, name in sizes)
+    return Spec(_dtype(value), dims)
+
+
+def _is_open(spec: Spec | None) -> bool:
+    return spec is not None and not all(isinstance(dim, int) for dim in spec.dims)
 
 
 def _axis(node) -> int:
     return next((each.i for each in node.attribute if each.name == "axis"), 0)
 
 
+def _is_random(node) -> bool:
+    # A dropout with three inputs is perhaps in training.
+    return node.op_type in _RANDOM or (node.op_type == "Dropout" and len(node.input) > 2)
+
+
+def _dtype(value) -> str:
+    import onnx
+
+    return str(onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type))
+
+
 def _reads(node) -> list[str]:
     """Return the names of the values that a node reads, also in subgraphs."""
     return [*node.input, *(name for graph in subgraphs(node) for name in captured(graph))]
-
-
-@functools.cache
-def _onnxruntime():
-    try:
-        import onnxruntime
-    except ImportError:
-        return None
-    return onnxruntime
-
-
-def _run(model, feeds) -> Sequence[np.ndarray]:
-    runtime = _onnxruntime()
-    if runtime is None:
-        return _run_reference(model, feeds)
-    options = runtime.SessionOptions()
-    # Each op as the model has it.
-    options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.log_severity_level = 4
-    providers = ["CPUExecutionProvider"]
-    try:
-        text = model.SerializeToString()
-        session = runtime.InferenceSession(text, options, providers=providers)
-        return session.run(None, dict(feeds))
-    except Exception as error:  # of whatever kind
-        line = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise CannotRun(f"onnxruntime cannot run it: {line}") from error
-
-
-def _run_reference(model, feeds) -> Sequence[np.ndarray]:
-    try:
-        from onnx.reference import ReferenceEvaluator
-
-        return [*map(np.asarray, ReferenceEvaluator(model).run(None, dict(feeds)))]
-    except Exception as error:  # of whatever kind
-        raise CannotRun(f"onnx's reference cannot run it: {error}") from error

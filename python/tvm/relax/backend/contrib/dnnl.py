@@ -245,8 +245,7 @@ def verify(
         `main`.
     inputs : Sequence | Mapping[str, numpy.ndarray] | None
         The positional arguments of a program, by default those that it was exported with; or the
-        inputs of an ONNX model by name, or of a module by name or in order. Those without a value
-        are drawn.
+        inputs of an ONNX model or module by name or in order. Those without a value are drawn.
     params : dict[str, tvm.runtime.Tensor] | None
         Values of parameters of a module, as for `partition_for_dnnl`.
     reference : str | None

@@ -234,3 +234,13 @@ def test_resize_to_sizes_without_scales():
     node.attribute.extend([attribute, helper.make_attribute("nearest_mode", "floor")])
     got = results([node], {"x": x}, sizes, opset=11)
     np.testing.assert_array_equal(got, x.repeat(2, 2).repeat(2, 3))
+
+
+def test_non_max_suppression_of_negative_scores():
+    """They count if no threshold is given, or a lower one; TVM drops them."""
+    corners = np.arange(5, dtype="float32")[:, None]
+    boxes = np.concatenate([3 * corners, corners, 3 * corners + 2, corners + 1], 1)[None]
+    inputs = {"b": boxes, "s": np.float32([[[-1, 2, -300, 0, 1]]])}
+    node = helper.make_node("NonMaxSuppression", ["b", "s", "most", "overlap"], ["y"])
+    got = results([node], inputs, {"most": np.array([4]), "overlap": np.float32([0.5])})
+    assert got.tolist() == [[0, 0, each] for each in (1, 4, 3, 0)]

@@ -262,3 +262,17 @@ def test_roi_align_of_a_scaled_image():
     check(
         "RoiAlign", operands, (8 * rows + columns)[None, None].astype("float32"), opset=16, **attrs
     )
+
+
+def test_non_max_suppression_of_negative_scores():
+    """They count if no threshold is given, or a lower one; TVM drops them."""
+    corners = np.arange(5, dtype="float32")[:, None]
+    boxes = np.concatenate([3 * corners, corners, 3 * corners + 2, corners + 1], 1)[None]
+    scores = np.float32([[[-1, 2, -300, 0, 1]]])
+    operands = dict(boxes=boxes, scores=scores, most=np.array([4]), overlap=np.float32([0.5]))
+    wanted = np.array([[0, 0, each] for each in (1, 4, 3, 0)])
+    consts = ["most", "overlap", "score"]
+    check("NonMaxSuppression", operands, wanted, consts=consts)
+    for score, count in ((-1.5, 4), (-0.5, 3), (0.5, 2)):
+        operands["score"] = np.float32([score])
+        check("NonMaxSuppression", operands, wanted[:count], consts=consts)

@@ -123,6 +123,10 @@ class ProgramSource:
         """See `Source`."""
         return ()
 
+    def other_results(self):
+        """See `Source`."""
+        return ()
+
     @functools.cached_property
     def _prepared(self):
         return programs.prepared(self._program)

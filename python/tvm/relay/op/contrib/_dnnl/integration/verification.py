@@ -101,7 +101,7 @@ def verify(
     model : str | os.PathLike | onnx.ModelProto | tvm.IRModule
         An ONNX model or its file, or a module with a function `main`.
     inputs : Mapping[str, numpy.ndarray] | Sequence | None
-        Inputs by name, or those of a module in order. Those without a value are drawn.
+        Inputs by name or in order. Those without a value are drawn.
     params : dict[str, tvm.nd.NDArray] | None
         Values of parameters of a module, as for `partition_for_dnnl`.
     reference : str | None
