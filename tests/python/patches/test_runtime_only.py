@@ -18,7 +18,10 @@ from scripts.setup import machine
 tvm = pytest.importorskip("tvm")
 
 ONEDNN = Layout().onednn
-SOURCES = sorted(ROOT.glob("src/runtime/contrib/dnnl/**/*.cc"))
+RUNTIME = ROOT / "src/runtime/contrib/dnnl"
+SOURCES = sorted(RUNTIME.glob("**/*.cc"))
+OBJECTS = Layout().cmake / "CMakeFiles/dnnl_core_objs.dir"
+PARTS = ("core/ops", "core/plan", "core")
 
 pytestmark = [
     pytest.mark.slow,
@@ -74,17 +77,23 @@ def library():
             run([*command, "-o", unit.with_suffix(".o").name], cwd=folder)
             return str(unit.with_suffix(".o"))
 
-        # Several sources of a folder at once: headers take most of the time. Some cannot be joined.
-        units = []
-        alone = {source for source in SOURCES if '#include "cpu_clones.h"' in source.read_text()}
-        for parent in sorted({source.parent for source in SOURCES}):
-            sources = [each for each in SOURCES if each.parent == parent and each not in alone]
-            groups = [sources[first : first + 16] for first in range(0, len(sources), 16)]
-            for group in [*groups, *([each] for each in alone if each.parent == parent)]:
-                units.append(folder / f"{len(units)}.cc")
-                units[-1].write_text("".join(f'#include "{each}"\n' for each in group))
+        # Sources of a part at once: headers take most of the time. Kernels know no TVM and have no
+        # strings, whose ABI is another one here: the objects of the library are linked, if there are.
+        parts, objects = {}, []
+        for source in SOURCES:
+            is_kernel = '#include "cpu_clones.h"' in source.read_text()
+            compiled = OBJECTS / source.relative_to(ROOT).with_suffix(".cc.o")
+            if is_kernel and compiled.is_file():
+                objects.append(str(compiled))
+            else:
+                name = str(source.relative_to(RUNTIME).parent)
+                part = next((each for each in PARTS if name.startswith(each)), "")
+                parts.setdefault(source if is_kernel else part, []).append(source)
+        units = [folder / f"{number}.cc" for number in range(len(parts))]
+        for unit, sources in zip(units, parts.values()):
+            unit.write_text("".join(f'#include "{each}"\n' for each in sources))
         with ThreadPoolExecutor(os.cpu_count()) as pool:
-            objects = list(pool.map(compile_unit, units))
+            objects += pool.map(compile_unit, units)
         output = folder / "libtvm_dnnl_runtime.so"
         places = [tree, ONEDNN / "lib"]
         search = [flag for p in places for flag in (f"-L{p}", f"-Wl,-rpath,{p}")]
