@@ -78,7 +78,7 @@ def library():
             return str(unit.with_suffix(".o"))
 
         # Sources of a part at once: headers take most of the time. Kernels know no TVM and have no
-        # strings, whose ABI is another one here: the library's objects are linked, if there are any.
+        # strings, whose ABI is another one here: the library's objects are linked, if it is built.
         parts, objects = {}, []
         for source in SOURCES:
             is_kernel = '#include "cpu_clones.h"' in source.read_text()
