@@ -344,3 +344,28 @@ def test_multiples_of_open_sizes():
     calls = [(torch.randn(*sizes),) for sizes in ((2, 4, 16, 24), (1, 4, 8, 6), (3, 4, 20, 32))]
     (offloaded, total, count), _ = check(Skip().eval(), *calls, dynamic_shapes=dims)
     assert (offloaded, count) == (total, 1)
+
+
+class CountedParts(nn.Module):
+    """Experts as JetMoE has them: each multiplies as many of the sorted rows as have chosen it."""
+
+    def __init__(self):
+        super().__init__()
+        self.router = nn.Linear(8, 4, bias=False)
+        self.weight = nn.Parameter(torch.randn(4, 6, 8))
+
+    def forward(self, x):
+        scores, chosen = self.router(x).topk(2, dim=1)
+        counts = torch.zeros(x.shape[0], 4).scatter(1, chosen, 1).long().sum(0).tolist()
+        order = chosen.flatten().sort(0)[1]
+        rows = order.div(2, rounding_mode="trunc")
+        parts = x[rows].split(counts, dim=0)
+        parts = [nn.functional.linear(part, self.weight[k]) for k, part in enumerate(parts)]
+        weighted = torch.cat(parts, dim=0) * scores.flatten()[order][:, None]
+        return torch.zeros(x.shape[0], 6).index_add(0, rows, weighted)
+
+
+def test_experts_of_counted_rows():
+    """The sizes of the parts depend on the values of tensors, those of the products do not."""
+    _, kinds = check(CountedParts().eval(), *((torch.randn(9, 8),) for _ in range(2)), prune=False)
+    assert kinds["dnnl.expert_dense"] == 1

@@ -177,16 +177,43 @@ def _split_with_sizes(x, sizes, dim=0):
 
 
 def _sort(x, dim=-1, descending=False):
-    if x.dim() == 0:
-        return x.clone(), torch.zeros((), dtype=torch.int64)
-    return NotImplemented
+    if x.dim() == 0 or statically_known_true(x.numel() == 0):
+        return x.clone(), torch.zeros_like(x, dtype=torch.int64)
+    return _ordered(x, dim, lambda keys: aten.sort.default(keys, dim, descending))
+
+
+def _stable_sort(x, *, stable=None, dim=-1, descending=False):
+    """Sort: TVM keeps the order of equal elements."""
+    return aten.sort.default(x, dim, descending)
 
 
 def _topk(x, k, dim=-1, largest=True, sorted=True):
     """Sort the values where any order is right."""
     if k == 0:
         return x.narrow(dim, 0, 0), torch.zeros_like(x.narrow(dim, 0, 0), dtype=torch.int64)
-    return NotImplemented if sorted else aten.topk.default(x, k, dim, largest, True)
+    if x.dim() == 0:
+        return x.clone(), torch.zeros_like(x, dtype=torch.int64)
+    return _ordered(x, dim, lambda keys: aten.topk.default(keys, k, dim, largest, True))
+
+
+def _ordered(x, dim, order):
+    """Return the elements in an order, and their indices.
+
+    TVM sorts neither 8 bits nor booleans, and NaN anywhere. PyTorch's NaN exceeds infinity.
+    """
+    if x.dtype in (torch.float64, torch.int32, torch.int64):
+        # Of keys: floats have been replaced.
+        return NotImplemented
+    if not x.is_floating_point():
+        values, indices = order(cast(x, torch.int32))
+        return cast(values, x.dtype), indices
+    keys = cast(x, torch.float64)
+    keys = torch.where(keys == math.inf, _ABOVE_FLOAT32, keys)
+    _, indices = order(torch.where(aten.isnan.default(keys), math.inf, keys))
+    return aten.gather.default(x, dim, indices), indices
+
+
+_ABOVE_FLOAT32 = 2.0**1000
 
 
 def _extremum(value_of, index_of):
@@ -263,6 +290,7 @@ _DECOMPOSITIONS = {
     aten.prod.default: _prod(aten.prod.default),
     aten.prod.dim_int: _prod(aten.prod.dim_int),
     aten.sort.default: _sort,
+    aten.sort.stable: _stable_sort,
     aten.var.correction: _var,
     aten.topk.default: _topk,
     aten.max.dim: _extremum(aten.amax.default, aten.argmax.default),

@@ -46,8 +46,11 @@ _ALONG = {
 
 
 def rewrite(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
-    """Return a program whose mixtures of experts sort nothing, or the same if it has none."""
-    grouped = grouped_ops()
+    """Return a program whose mixtures of experts sort nothing, or the same if it has none.
+
+    Nor have experts parts whose sizes depend on values, which nothing else is compiled with.
+    """
+    program, grouped = _grouped_parts(program), grouped_ops()
     if not any(node.target in grouped for node in program.graph.nodes):
         return program
     program = program.run_decompositions({})
@@ -60,6 +63,102 @@ def rewrite(program: torch.export.ExportedProgram) -> torch.export.ExportedProgr
             mixture.replace()
     program.graph.eliminate_dead_code()
     return program
+
+
+def _grouped_parts(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
+    """Return a program that multiplies parts of counted rows, one for each expert, by one op.
+
+    JetMoE's experts do so: ``cat([linear(part, w) for part, w in zip(x.split(counts), weight)])``.
+    """
+    if not any(node.target is aten.item.default for node in program.graph.nodes):
+        return program
+    graph = torch.fx.Graph()
+    graph.output(graph.graph_copy(program.graph, {}))
+    for node in graph.find_nodes(op="call_function", target=_CAT):
+        found = _counted_parts(node)
+        if found is None:
+            continue
+        x, counts, weight = found
+        with graph.inserting_before(node):
+            # The rows are counted from 1: how many there are is not known of later layers.
+            one = _call(aten.slice.Tensor, x, 1, 0, 1)
+            one = _call(aten.ones_like.default, one, dtype=torch.int64)
+            row, ends = _call(aten.cumsum.default, one, 0), _call(aten.cumsum.default, counts, 0)
+            begun = _call(aten.gt.Tensor, row, _call(aten.sub.Tensor, ends, counts))
+            mask = _call(aten.logical_and.default, begun, _call(aten.le.Tensor, row, ends))
+            weight = _call(aten.transpose.int, weight, 1, 2)
+            _infer(graph)
+            node.replace_all_uses_with(_multiplied(x, weight, mask))
+            _infer(graph)
+    for node in reversed(graph.nodes):
+        # Sizes of the parts: nothing but the checks of them is left.
+        if node.op == "call_function" and not node.users and _is_of_items(node):
+            graph.erase_node(node)
+    graph.eliminate_dead_code()
+    return torch.export.ExportedProgram(
+        program.graph_module,
+        graph,
+        program.graph_signature,
+        program.state_dict,
+        program.range_constraints,
+        program.module_call_graph,
+        program.example_inputs,
+        program.constants,
+        verifiers=program.verifiers,
+    )
+
+
+def _counted_parts(node: Node) -> tuple[Node, Node, Node] | None:
+    """Return the rows, the counts and the weights of a concat of the products of parts, or None."""
+    parts = node.args[0]
+    if argument(node, "dim") not in (0, -2) or not parts:
+        return None
+    if any(each.target is not aten.linear.default or len(each.args) > 2 for each in parts):
+        return None
+    rows, weights = zip(*(each.args for each in parts))
+    split, weight = rows[0].args[0], weights[0].args[0]
+    is_whole = split.target is aten.split_with_sizes.default and argument(split, "dim") == 0
+    if not is_whole or len(split.args[1]) != len(parts) or shape(weight)[0] != len(parts):
+        return None
+    for k, (row, each, size) in enumerate(zip(rows, weights, split.args[1])):
+        is_part = row.target is operator.getitem and row.args == (split, k)
+        is_own = each.target is aten.select.int and each.args == (weight, 0, k)
+        is_counted = isinstance(size, Node) and size.target is aten.item.default
+        if not (is_part and is_own and is_counted and size.args[0].args[1:] == (k,)):
+            return None
+    unbind = split.args[1][0].args[0].args[0]
+    if unbind.target is not aten.unbind.int or len(shape(unbind.args[0])) != 1:
+        return None
+    is_one = all(size.args[0].args[0] is unbind for size in split.args[1])
+    return (split.args[0], unbind.args[0], weight) if is_one else None
+
+
+def _is_of_items(node: Node) -> bool:
+    """Whether a number is computed from the elements of tensors alone."""
+    return (
+        node.target is aten.item.default
+        or bool(node.all_input_nodes)
+        and all(map(_is_of_items, node.all_input_nodes))
+    )
+
+
+def _infer(graph: torch.fx.Graph) -> None:
+    """Compute the types of new nodes."""
+    for node in graph.nodes:
+        if node.op == "call_function" and "val" not in node.meta:
+            args, kwargs = torch.fx.map_arg((node.args, node.kwargs), lambda each: each.meta["val"])
+            with next(iter(graph.nodes)).meta["val"].fake_mode:
+                node.meta["val"] = node.target(*args, **kwargs)
+
+
+def _multiplied(x: Node, weight: Node, mask: Node) -> Node:
+    """Return the products of rows and the weights of the experts that a mask selects."""
+    experts, rows, columns = shape(weight)
+    weight = _call(aten.permute.default, weight, [1, 0, 2])
+    weight = _call(aten.reshape.default, weight, [rows, experts * columns])
+    result = _call(aten.mm.default, x, weight)
+    result = _call(aten.reshape.default, result, [-1, experts, columns])
+    return _selected(_call(aten.unsqueeze.default, mask, 2), result, 1)
 
 
 class _Mixture:
@@ -116,15 +215,7 @@ class _Mixture:
                 node.replace_all_uses_with(_call(aten.mm.default, one, node.args[0]))
         for node in self.matmuls:
             with node.graph.inserting_before(node):
-                node.replace_all_uses_with(self._multiplied(*node.args[:2], mask))
-
-    def _multiplied(self, x, weight, mask) -> Node:
-        experts, rows, columns = shape(weight)
-        weight = _call(aten.permute.default, weight, [1, 0, 2])
-        weight = _call(aten.reshape.default, weight, [rows, experts * columns])
-        result = _call(aten.mm.default, x, weight)
-        result = _call(aten.reshape.default, result, [-1, experts, columns])
-        return _selected(_call(aten.unsqueeze.default, mask, 2), result, 1)
+                node.replace_all_uses_with(_multiplied(*node.args[:2], mask))
 
     def _mask(self) -> Node:
         """Return whether a pair, the first axis, is of an expert, the second."""

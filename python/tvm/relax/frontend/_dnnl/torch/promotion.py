@@ -88,6 +88,19 @@ def _in_types() -> dict:
     return {op: _in_type(op, type_of) for op, type_of in kinds}
 
 
+def _compared_with_itself(op, is_equal):
+    """Return the decomposition of a test for NaN: TVM takes a number to be equal to itself."""
+    of_types = _in_type(op, _compared_type)
+
+    def decompose(x, other):
+        if x is not other or not x.is_floating_point():
+            return of_types(x, other)
+        nan = aten.isnan.default(x)
+        return aten.logical_not.default(nan) if is_equal else nan
+
+    return decompose
+
+
 def _sum(op, name):
     """Return the decomposition of an add or sub: the importer ignores alpha."""
 
@@ -213,6 +226,8 @@ def _cat(tensors, dim=0):
 
 DECOMPOSITIONS = {
     **_in_types(),
+    aten.eq.Tensor: _compared_with_itself(aten.eq.Tensor, True),
+    aten.ne.Tensor: _compared_with_itself(aten.ne.Tensor, False),
     aten.add.Tensor: _sum(aten.add.Tensor, "add"),
     aten.add.Scalar: _sum(aten.add.Scalar, "add"),
     aten.sub.Tensor: _sum(aten.sub.Tensor, "sub"),

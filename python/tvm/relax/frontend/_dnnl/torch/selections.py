@@ -128,21 +128,23 @@ def _embedding_bag(
     weight, indices, offsets, scale=False, mode=0, sparse=False, factors=None, last=False, pad=-1
 ):
     """Reduce the embeddings of each bag; gradients alone read the results after the first."""
-    if pad >= 0:
-        return NotImplemented
     offsets = offsets[:-1] if last else offsets
+    count = offsets.numel()
     bags = (torch.arange(indices.numel())[:, None] >= offsets[None]).sum(1) - 1
     rows = aten.index_select.default(weight, 0, indices)
     rows = rows if factors is None else rows * factors[:, None]
-    counts = torch.zeros_like(offsets).scatter_add(0, bags, torch.ones_like(bags))
-    index, result = bags[:, None].expand_as(rows), rows.new_zeros(offsets.numel(), rows.shape[1])
+    if pad >= 0:
+        # Padding is in a bag of its own, which is left out.
+        bags = torch.where(indices == pad, count, bags)
+    counts = bags.new_zeros(count + (pad >= 0)).scatter_add(0, bags, torch.ones_like(bags))
+    index, result = bags[:, None].expand_as(rows), rows.new_zeros(counts.numel(), rows.shape[1])
     if mode == 2:
         result = result.scatter_reduce(0, index, rows, "amax", include_self=False)
     else:
         result = result.scatter_add(0, index, rows)
     if mode == 1:
         result = result / counts.clamp(min=1)[:, None]
-    return result, bags, counts, counts
+    return result[:count], bags, counts[:count], counts[:count]
 
 
 def _histc(x, bins=100, min=0, max=0):

@@ -58,8 +58,23 @@ CALLS = {
             Call(n(6), f(9, 4), t(0, 2, 2), mode="mean"),
             Call(n(6), f(9, 4), t(0, 2, 6), mode="sum", include_last_offset=True),
             Call(n(3, 5), f(9, 4), mode="sum", per_sample_weights=p(3, 5)),
+        ]
+        + [Call(n(3, 5), f(9, 4), mode=mode, padding_idx=2) for mode in ("sum", "mean", "max")]
+        + [Call(n(6).int(), f(9, 4), t(0, 2, 2).int(), mode="mean")],
+    ),
+    "sort_stable": (
+        lambda x, descending: x.sort(stable=True, dim=0, descending=descending),
+        [
+            Call(i(9, 4), False),
+            Call(i(9, 4).to(torch.uint8), True),
+            Call(i(9) > 0, True),
+            Call(t(*EDGES), True),
+            Call(t(*EDGES), False),
+            Call(f(0, 3), False),
         ],
     ),
+    "compared_with_itself": (lambda x: (x != x, x == x), [Call(t(*EDGES)), Call(i(5))]),
+    "topk_of_edges": (torch.topk, [Call(t(*EDGES), 3), Call(t(*EDGES), 3, largest=False)]),
     "topk_unsorted": (lambda x: x.topk(2, sorted=False).values.sum(-1), [Call(f(3, 9))]),
     "shared_head": (F.scaled_dot_product_attention, [Call(f(2, 4, 5, 8), *2 * [f(2, 1, 5, 8)])]),
     "floor_divide": (torch.floor_divide, [Call(i(3, 4), 3), Call(f(3, 4), 0.5)]),
