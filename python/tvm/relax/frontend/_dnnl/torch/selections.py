@@ -47,6 +47,14 @@ def _scatter_add(x, dim, index, source):
 
 def _scatter_reduce(x, dim, index, source, reduce, *, include_self=True):
     """Reduce with the element itself: it is the identity where PyTorch leaves it out."""
+    if x.dim() == 0:
+        flat = (each.reshape(-1) for each in (index, source))
+        result = aten.scatter_reduce.two(x.reshape(1), 0, *flat, reduce, include_self=include_self)
+        return result.reshape(())
+    if x.dtype == torch.bool:
+        x, source = cast(x, torch.int32), cast(source, torch.int32)
+        result = aten.scatter_reduce.two(x, dim, index, source, reduce, include_self=include_self)
+        return result != 0
     is_whole = index.shape == source.shape
     source = source if is_whole else _part(source, index)
     if reduce == "mean":

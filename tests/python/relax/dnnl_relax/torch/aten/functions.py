@@ -62,6 +62,13 @@ CALLS = {
         + [Call(n(3, 5), f(9, 4), mode=mode, padding_idx=2) for mode in ("sum", "mean", "max")]
         + [Call(n(6).int(), f(9, 4), t(0, 2, 2).int(), mode="mean")],
     ),
+    "scatter_reduce": (
+        torch.scatter_reduce,
+        [
+            Call(f(), 0, t(0)[0], f(), "sum"),
+            Call(i(5) > 0, 0, t(1, 1, 4), i(3) > 0, "sum"),
+        ],
+    ),
     "sort_stable": (
         lambda x, descending: x.sort(stable=True, dim=0, descending=descending),
         [
