@@ -30,6 +30,7 @@ import numpy as np
 
 from .experts import EXPERTS
 from .node_info import Decomposition, NodeInfo
+from .selections import SELECTIONS
 
 #: The most elements of a constant of a decomposition.
 _MAX_ELEMENTS = 2**24
@@ -245,28 +246,6 @@ def _floor_mod(node: NodeInfo):
     return node.body(nodes, zero=np.array(0, node.dtype(0)))
 
 
-def _non_max_suppression(node: NodeInfo):
-    """Raise the threshold of the overlap, which TVM drops, too, and scores of at most -1.
-
-    Without a threshold, each score counts. Negative ones become larger than -1/2 in their order.
-    """
-    threshold, score, nodes, scores = node.value(3), node.value(4), "", "x1"
-    if threshold is None or threshold.size != 1:
-        return None
-    constants = dict(raised=np.nextafter(threshold, threshold + 1))
-    if not node.has(4) or (score is not None and (score < 0).any()):
-        nodes = """zero = Sub(half, half) soft = Softsign(x1) negative = Mul(soft, half)
-        is_negative = Less(x1, zero) scores = Where(is_negative, negative, x1) """
-        lowest = -0.75 if score is None else 0.5 * score.item() / (1 - max(score.item(), -1e30))
-        constants["half"], constants["score"] = np.full((), 0.5, "f4"), np.full(1, lowest, "f4")
-        scores = "scores"
-    most, least = "x2" if node.has(2) else "", "score" if nodes else "x4"
-    center = node.attrs.get("center_point_box", 0)
-    operands = f"x0, {scores}, {most}, raised, {least}"
-    nodes += f"y0 = NonMaxSuppression <center_point_box = {center}> ({operands})"
-    return node.body(nodes, **constants)
-
-
 def _blocks(node: NodeInfo):
     """Return the axis, and the sizes of a tensor whose blocks are an axis of their own."""
     block, shape = node.attrs["block_size"], node.shape(0)
@@ -392,6 +371,6 @@ CORRECTIONS: Mapping[tuple[str, str], Decomposition] = {
     ("", "BitShift"): _bit_shift,
     ("", "DequantizeLinear"): _widen,
     ("", "Mod"): _floor_mod,
-    ("", "NonMaxSuppression"): _non_max_suppression,
     ("", "Unsqueeze"): _unsqueeze,
+    **SELECTIONS,
 }

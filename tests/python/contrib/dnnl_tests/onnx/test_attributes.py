@@ -244,3 +244,13 @@ def test_non_max_suppression_of_negative_scores():
     node = helper.make_node("NonMaxSuppression", ["b", "s", "most", "overlap"], ["y"])
     got = results([node], inputs, {"most": np.array([4]), "overlap": np.float32([0.5])})
     assert got.tolist() == [[0, 0, each] for each in (1, 4, 3, 0)]
+
+
+@pytest.mark.parametrize("is_last", [0, 1], ids=["first", "last"])
+@pytest.mark.parametrize("op, sign", [("ArgMax", 1), ("ArgMin", -1)])
+def test_index_of_an_extremum_of_masked_rows(op, sign, is_last):
+    """TVM finds no element of a row of infinities, or of the lowest number, and returns -1."""
+    lowest = np.finfo("float32").min
+    x = sign * np.float32([[1, 3, 3], [-np.inf] * 3, [lowest] * 3, [-np.inf, 0, -np.inf]])
+    node = helper.make_node(op, ["x"], ["y"], axis=1, keepdims=0, select_last_index=is_last)
+    assert results([node], {"x": x}).tolist() == ([2, 2, 2, 1] if is_last else [1, 0, 0, 1])

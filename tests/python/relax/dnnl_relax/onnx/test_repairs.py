@@ -276,3 +276,13 @@ def test_non_max_suppression_of_negative_scores():
     for score, count in ((-1.5, 4), (-0.5, 3), (0.5, 2)):
         operands["score"] = np.float32([score])
         check("NonMaxSuppression", operands, wanted[:count], consts=consts)
+
+
+@pytest.mark.parametrize("is_last", [0, 1], ids=["first", "last"])
+@pytest.mark.parametrize("op, sign", [("ArgMax", 1), ("ArgMin", -1)])
+def test_index_of_an_extremum_of_masked_rows(op, sign, is_last):
+    """TVM finds no element of a row of infinities, or of the lowest number, and returns -1."""
+    lowest = np.finfo("float32").min
+    x = sign * np.float32([[1, 3, 3], [-np.inf] * 3, [lowest] * 3, [-np.inf, 0, -np.inf]])
+    wanted = np.array([2, 2, 2, 1] if is_last else [1, 0, 0, 1])
+    check(op, {"x": x}, wanted, opset=13, axis=1, keepdims=0, select_last_index=is_last)
