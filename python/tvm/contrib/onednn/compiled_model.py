@@ -135,9 +135,9 @@ class CompiledModel:
     def _checked(self, name: str, value) -> np.ndarray:
         array, known = _array(name, value), self._inputs[name]
         if known is None:
-            # TVM checks types of real numbers, and ends in an internal error for others.
+            # TVM checks the types that it has, and ends in an internal error for others.
             if array.dtype.kind in "OSUmMc":
-                raise TypeError(f"input {name}: the dtype {array.dtype} is not one of real numbers")
+                raise TypeError(f"input {name}: the dtype {array.dtype} is not supported")
             return array
         shape, dtype = known
         if str(array.dtype) != dtype:

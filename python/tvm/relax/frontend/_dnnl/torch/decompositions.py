@@ -68,11 +68,12 @@ def _prod(op):
 
 def _any(x, dim=None, keepdim=False):
     """Count what is not 0: the importer returns the largest element."""
+    dtype = torch.uint8 if x.dtype == torch.uint8 else torch.bool
     if dim == []:
-        return x != 0
+        return cast(x != 0, dtype)
     dim = [dim] if isinstance(dim, int) else dim or list(range(x.dim()))
     counts = cast(x != 0, torch.int64)
-    return aten.sum.dim_IntList(counts, dim, keepdim) != 0
+    return cast(aten.sum.dim_IntList(counts, dim, keepdim) != 0, dtype)
 
 
 def _var(x, dim=None, *, correction=None, keepdim=False):

@@ -62,6 +62,7 @@ CALLS = {
         + [Call(n(3, 5), f(9, 4), mode=mode, padding_idx=2) for mode in ("sum", "mean", "max")]
         + [Call(n(6).int(), f(9, 4), t(0, 2, 2).int(), mode="mean")],
     ),
+    "any_of_bytes": (lambda x: (x.any(), x.any(1, keepdim=True)), [Call(i(4, 3).to(torch.uint8))]),
     "scatter_reduce": (
         torch.scatter_reduce,
         [
