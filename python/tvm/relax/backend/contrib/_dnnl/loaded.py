@@ -155,10 +155,10 @@ def _refused_sizes(message: str, names: list[str], arrays) -> Exception | None:
     sizes = [] if expected is None else [size.strip() for size in expected[1].split(",")]
     multiples = {axis: _MULTIPLE.fullmatch(size) for axis, size in enumerate(sizes)}
     wrong = [
-        (name, array, axis, int(found[2]))
+        (name, array, axis, int(match[2]))
         for name, array in zip(names, arrays)
-        for axis, found in multiples.items()
-        if found and array.ndim == len(sizes) and array.shape[axis] % int(found[2])
+        for axis, match in multiples.items()
+        if match and array.ndim == len(sizes) and array.shape[axis] % int(match[2])
     ]
     if len(wrong) == 1:
         name, array, axis, factor = wrong[0]

@@ -75,10 +75,10 @@ def _grouped_parts(program: torch.export.ExportedProgram) -> torch.export.Export
     graph = torch.fx.Graph()
     graph.output(graph.graph_copy(program.graph, {}))
     for node in graph.find_nodes(op="call_function", target=_CAT):
-        found = _counted_parts(node)
-        if found is None:
+        counted = _counted_parts(node)
+        if counted is None:
             continue
-        x, counts, weight = found
+        x, counts, weight = counted
         with graph.inserting_before(node):
             # The rows are counted from 1: how many there are is not known of later layers.
             one = _call(aten.slice.Tensor, x, 1, 0, 1)
