@@ -74,6 +74,18 @@ def test_onnx_file_with_a_shape(tmp_path):
     np.testing.assert_array_equal(z, np.maximum(y, 0))
 
 
+def test_input_of_unknown_rank():
+    """The error of TVM, "CodeGenVM cannot emit", names no input."""
+    source = onnx_model(["y = Relu(x)"], {"x": (2, 3)})
+    for value in (*source.graph.input, *source.graph.output):
+        value.type.tensor_type.ClearField("shape")
+    with pytest.raises(ValueError, match=r"no code for R.nn.relu\(x\): the number of dimensions"):
+        tvm_dnnl.compile(source)
+    x = rand(2, 3)
+    model = tvm_dnnl.compile(source, shape={"x": (2, 3)}, prune=False)
+    np.testing.assert_array_equal(model(x), np.maximum(x, 0))
+
+
 def test_inputs_may_have_the_names_of_the_file():
     """The importer writes the name "x.1" as "x_1"."""
     renamed = onnx_model(["y = Relu(x)"], {"x": (2, 3)})

@@ -74,9 +74,7 @@ def cached_library(
     check_module(mod)
 
     def write(path):
-        generated = generate(partition(mod, params, **options))
-        with progress.passes_noted(tvm):
-            link(tvm.compile(generated, target=target), path)
+        link(build(partition(mod, params, **options), target), path)
 
     return cache.library(folder, key_of(mod, params, options, str(target)), write)
 
@@ -90,10 +88,26 @@ def is_partitioned(mod: tvm.IRModule) -> bool:
 
 
 def build(mod: tvm.IRModule, target: tvm.target.Target | str | None):
-    """Compile a partitioned module to a library."""
+    """Compile a partitioned module to a library.
+
+    Raises
+    ------
+    ValueError
+        TVM has no code for a call, because the rank of one of its arguments is unknown.
+    """
     target = host_target() if target is None else target
     with progress.passes_noted(tvm):
-        return tvm.compile(generate(mod), target=target)
+        try:
+            return tvm.compile(generate(mod), target=target)
+        except tvm.error.InternalError as error:
+            _, is_known, call = str(error).partition("CodeGenVM cannot emit")
+            if not is_known:
+                raise
+            call = call.partition("Offending call:")[2].strip().partition("\n")[0]
+            raise ValueError(
+                f"TVM has no code for {call}: the number of dimensions of an argument is unknown. "
+                "Give the shapes of the model's inputs, such as shape={'x': (1, 'n')}"
+            ) from error
 
 
 def results(mod: tvm.IRModule, arrays: list, target=None) -> tuple[list, list[str]]:

@@ -23,9 +23,7 @@ import logging
 import tvm
 from tvm.contrib.onednn import compiler_lock
 
-from . import importers, verification
-from .codegen import generate
-from .compiled import host_target
+from . import compiled, importers, verification
 from .loaded import machine
 
 _LOGGER = logging.getLogger("tvm_dnnl")
@@ -63,7 +61,7 @@ def torch_backend(graph_module, example_inputs, *, options: dict | None = None):
     from .. import dnnl
 
     given = dict(options or {})
-    target = given.pop("target", None) or host_target()
+    target = given.pop("target", None) or compiled.host_target()
     verify = given.pop("verify", None)
     verification.is_wanted(verify, graph_module)  # raises, as the next line
     dnnl.partition_for_dnnl(tvm.IRModule(), **given)  # raises if an option is invalid
@@ -73,7 +71,7 @@ def torch_backend(graph_module, example_inputs, *, options: dict | None = None):
         partitioned = dnnl.partition_for_dnnl(dnnl.from_exported_program(program), **given)
         report = dnnl.offload_report(partitioned)
         _LOGGER.info("%d of %d ops run on oneDNN", report.offloaded, report.total)
-        library = tvm.compile(generate(partitioned), target=target)
+        library = compiled.build(partitioned, target)
         if verify is not False:
             partition = dnnl.partition_for_dnnl
             note = verification.verify(program, machine(library), partition, given, target)
