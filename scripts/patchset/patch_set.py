@@ -16,6 +16,7 @@ from typing import NamedTuple
 from scripts.errors import SetupError
 from scripts.files import is_source
 from scripts.layout import ROOT
+from scripts.lint.text_rules import SHORT
 from scripts.patchset.tree import ABSENT, STATE_DIR, State, Tree, file_state
 
 
@@ -65,7 +66,7 @@ RELAX = Kind(
 
 
 # The licence of tests in this checkout, as a comment of Python and of C++.
-SHORT_HEADERS = [mark + b" SPDX-License-Identifier: Apache-2.0\n" for mark in (b"#", b"//")]
+SHORT_HEADERS = [f"{mark} {SHORT}\n".encode() for mark in ("#", "//")]
 
 
 class PatchError(Exception):

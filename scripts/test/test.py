@@ -196,22 +196,21 @@ def add_arguments(parser):
         "UndefinedBehaviorSanitizer, or with ThreadSanitizer; a word chooses tests by name",
     )
     installed = parser.add_mutually_exclusive_group()
-    installed.add_argument(
-        f"--{pip_install.NEWEST}",
-        dest="installed",
-        action="store_const",
-        const=pip_install.NEWEST,
-        help="test the plug-in with the newest Python on PATH or of pyenv, if that is newer than "
-        "the environment's, and with newer packages",
-    )
-    installed.add_argument(
-        f"--{pip_install.OLDEST}",
-        dest="installed",
-        action="store_const",
-        const=pip_install.OLDEST,
-        help="test the plug-in with the oldest Python of these that it supports, and with the "
-        "oldest packages that pyproject.toml allows",
-    )
+    for name, text in (
+        (
+            pip_install.NEWEST,
+            "test the plug-in with the newest Python on PATH or of pyenv, if that is newer than "
+            "the environment's, and with newer packages",
+        ),
+        (
+            pip_install.OLDEST,
+            "test the plug-in with the oldest Python of these that it supports, and with the "
+            "oldest packages that pyproject.toml allows",
+        ),
+    ):
+        installed.add_argument(
+            f"--{name}", dest="installed", action="store_const", const=name, help=text
+        )
     options.add_newer(parser)
 
 

@@ -189,15 +189,19 @@ def _array(name: str, value) -> np.ndarray:
     try:
         value = value.detach() if hasattr(value, "detach") else value
         if str(getattr(value, "dtype", None)) == "torch.bfloat16":
-            import ml_dtypes
-
-            bits = value.contiguous().view(sys.modules["torch"].int16)
-            return bits.numpy().view(ml_dtypes.bfloat16)
+            return bfloat16_array(value.contiguous())
         return np.asarray(value.numpy() if hasattr(value, "numpy") else value)
     except Exception as error:  # of whatever class the value is
         raise TypeError(
             f"input {name}: the {type(value).__name__} cannot be read as an array: {error}"
         ) from error
+
+
+def bfloat16_array(tensor) -> np.ndarray:
+    """Return a contiguous tensor of PyTorch in bfloat16, which NumPy lacks, as an array."""
+    import ml_dtypes
+
+    return tensor.view(sys.modules["torch"].int16).numpy().view(ml_dtypes.bfloat16)
 
 
 def tensor_view(address: int, shape, dtype) -> np.ndarray:

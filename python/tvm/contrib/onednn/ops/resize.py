@@ -94,13 +94,13 @@ def _is_settled(mode: str, rounding: str, size: int, out: int) -> bool:
 
     TVM divides integers, whatever the rounding, where a factor is one.
     """
-    single, double = (
+    values = [
         np.clip(ROUND[rounding](coordinates(mode, size, out, dtype)), 0, size - 1)
         for dtype in ("float32", "float64")
-    )
-    is_divided = mode == "asymmetric" and out % size == 0
-    others = [double, *([np.arange(out) // (out // size)] if is_divided else [])]
-    return all(np.array_equal(single, other) for other in others)
+    ]
+    if mode == "asymmetric" and out % size == 0:
+        values.append(np.arange(out) // (out // size))
+    return all(np.array_equal(values[0], other) for other in values[1:])
 
 
 def _is_settled_for_all(mode: str, rounding: str, factor: float | None) -> bool:

@@ -16,6 +16,7 @@
 # under the License.
 """All that the importers use of the backend: reading Relax, sizes, and ops of the table."""
 
+from tvm.contrib.onednn.compiled_model import bfloat16_array
 from tvm.contrib.onednn.ir.dim import Dim, Size, divided, product
 from tvm.contrib.onednn.ops.recurrent import GATES
 from tvm.contrib.onednn.report.record import ATTR, Record
@@ -49,6 +50,7 @@ __all__ = [
     "Size",
     "Step",
     "UnsupportedOp",
+    "bfloat16_array",
     "call_layer",
     "coarsest",
     "constant_of",

@@ -27,7 +27,7 @@ import torch
 from torch.export.graph_signature import OutputKind, OutputSpec, TensorArgument
 from torch.utils._pytree import tree_leaves
 
-from ..backend import EPSILON, Step, coarsest, rounded_at_random
+from ..backend import EPSILON, Step, bfloat16_array, coarsest, rounded_at_random
 from . import program as programs
 from .graphs import argument, aten, constants, shape
 
@@ -292,7 +292,7 @@ def to_numpy(tensor: torch.Tensor) -> np.ndarray:
     """Return a tensor as an array."""
     tensor = tensor.detach().contiguous()
     if tensor.dtype == torch.bfloat16:
-        return tensor.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+        return bfloat16_array(tensor)
     return tensor.resolve_conj().resolve_neg().numpy()
 
 

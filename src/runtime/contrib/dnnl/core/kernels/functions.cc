@@ -38,25 +38,6 @@ namespace tvm::runtime::contrib::dnnl_backend {
 namespace {
 
 template <int W>
-using Bits = typename VectorTypes<W>::Bits;
-template <int W>
-using Ints = typename VectorTypes<W>::Ints;
-
-template <int W>
-DNNL_INLINE Bits<W> BitsOf(const Floats<W>& values) {
-  Bits<W> bits;
-  std::memcpy(&bits, &values, sizeof(bits));
-  return bits;
-}
-
-template <int W>
-DNNL_INLINE Floats<W> FloatsOf(const Bits<W>& bits) {
-  Floats<W> values;
-  std::memcpy(&values, &bits, sizeof(values));
-  return values;
-}
-
-template <int W>
 DNNL_INLINE Floats<W> Clipped(const Floats<W>& x, float limit) {
   // Comparisons with NaN are false: it stays.
   const Floats<W> below = x > limit ? Filled<W>(limit) : x;

@@ -47,6 +47,24 @@ struct VectorTypes {
 };
 template <int W>
 using Floats = typename VectorTypes<W>::Floats;
+template <int W>
+using Ints = typename VectorTypes<W>::Ints;
+template <int W>
+using Bits = typename VectorTypes<W>::Bits;
+
+template <int W>
+DNNL_INLINE Bits<W> BitsOf(const Floats<W>& values) {
+  Bits<W> bits;
+  std::memcpy(&bits, &values, sizeof(bits));
+  return bits;
+}
+
+template <int W>
+DNNL_INLINE Floats<W> FloatsOf(const Bits<W>& bits) {
+  Floats<W> values;
+  std::memcpy(&values, &bits, sizeof(values));
+  return values;
+}
 
 template <int W>
 DNNL_INLINE Floats<W> Filled(float value) {
@@ -67,10 +85,7 @@ DNNL_INLINE Floats<W> Load(const uint16_t* src) {
   using Types = VectorTypes<W>;
   typename Types::Halves halves;
   std::memcpy(&halves, src, sizeof(halves));
-  const auto bits = __builtin_convertvector(halves, typename Types::Bits) << 16;
-  Floats<W> result;
-  std::memcpy(&result, &bits, sizeof(result));
-  return result;
+  return FloatsOf<W>(__builtin_convertvector(halves, Bits<W>) << 16);
 }
 
 /*! \brief Load fewer numbers than a vector has; the others become zero. */
@@ -98,10 +113,8 @@ DNNL_INLINE uint16_t ToBFloat16(float value) {
 template <int W>
 DNNL_INLINE void Store(Floats<W> vector, uint16_t* dst) {
   using Types = VectorTypes<W>;
-  typename Types::Bits bits;
-  std::memcpy(&bits, &vector, sizeof(bits));
-  const typename Types::Bits nearest = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
-  const typename Types::Bits rounded = vector == vector ? nearest : bits >> 16 | 64;
+  const Bits<W> bits = BitsOf<W>(vector), nearest = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+  const Bits<W> rounded = vector == vector ? nearest : bits >> 16 | 64;
   const auto halves = __builtin_convertvector(rounded, typename Types::Halves);
   std::memcpy(dst, &halves, sizeof(halves));
 }
@@ -256,13 +269,10 @@ DNNL_INLINE Floats<W> Exp(const Floats<W>& argument) {
  * numbers are; NaN stays. */
 template <int W>
 DNNL_INLINE Floats<W> ExpOfNegative(const Floats<W>& x) {
-  using Bits = typename VectorTypes<W>::Bits;
   const auto [factor, bits] = SplitExp<W>(x);
   // Without a sign, as the bits of a NaN may be the largest integer.
-  const Bits exponent = (__builtin_convertvector(bits, Bits) + 127) << 23;
-  Floats<W> power;
-  std::memcpy(&power, &exponent, sizeof(power));
-  const Floats<W> result = factor * power;
+  const Bits<W> exponent = (__builtin_convertvector(bits, Bits<W>) + 127) << 23;
+  const Floats<W> result = factor * FloatsOf<W>(exponent);
   return x < -87.f ? Filled<W>(0.f) : result;
 }
 

@@ -65,6 +65,8 @@ struct Reading {
   /*! \brief Those of the neighbors of a coordinate, of which the one before is a part `t` of their
    * distance away. */
   std::vector<double> Weights(double t) const;
+  /*! \brief Whether coordinates along an axis are those of the values. */
+  bool IsCopied(int64_t size, int64_t out) const;
   /*! \brief The neighbors of the coordinates along an axis. */
   InterpolationKernel::Axis AxisOf(int64_t size, int64_t out) const;
 };
@@ -80,7 +82,7 @@ Reading Reading::Of(const NodeReader& node) {
   // Who says nothing wants what there is.
   Reading reading = OfPrimitive(is_nearest);
   reading.is_cubic = method == "cubic";
-  reading.is_exclusive = node.Get<int64_t>("cubic_exclude", 0) != 0;
+  reading.is_exclusive = node.Get<int64_t>("cubic_exclude", 0) != 0 && reading.is_cubic;
   reading.alpha = node.Get<float>("cubic_alpha", -0.5f);
   CORE_CHECK(std::isfinite(reading.alpha))
       << node.Where() << ": cubic_alpha is " << reading.alpha << ", expected: a finite number";
@@ -139,32 +141,33 @@ std::vector<double> Reading::Weights(double t) const {
   return {outer(1 + t), inner(t), inner(1 - t), outer(2 - t)};
 }
 
+bool Reading::IsCopied(int64_t size, int64_t out) const {
+  for (int64_t i = 0; i < out; ++i) {
+    if (size != out || At(i, size, out) != static_cast<double>(i)) return false;
+  }
+  return true;
+}
+
 InterpolationKernel::Axis Reading::AxisOf(int64_t size, int64_t out) const {
-  const int64_t taps = is_cubic ? 4 : 2;
+  // A copy is a sum of one value; of four, two precede the coordinate.
+  const bool is_copied = IsCopied(size, out);
+  const int64_t taps = is_copied ? 1 : is_cubic ? 4 : 2, before = taps == 4 ? 1 : 0;
   InterpolationKernel::Axis axis{size, out, taps, std::vector<int32_t>(taps * out),
                                  std::vector<float>(taps * out)};
-  bool is_copied = size == out;
   for (int64_t i = 0; i < out; ++i) {
     const double at = At(i, size, out), low = std::floor(at);
-    is_copied = is_copied && at == static_cast<double>(i);
-    std::vector<double> weights = Weights(at - low);
+    std::vector<double> weights = is_copied ? std::vector<double>{1} : Weights(at - low);
     double sum = 0;
     for (int64_t tap = 0; tap < taps; ++tap) {
-      const double index = low + static_cast<double>(is_cubic ? tap - 1 : tap);
+      const double index = low + static_cast<double>(tap - before);
       const double inside = std::min(std::max(index, 0.), static_cast<double>(size - 1));
-      if (is_cubic && is_exclusive && index != inside) weights[tap] = 0;
+      if (is_exclusive && index != inside) weights[tap] = 0;
       axis.indices[tap * out + i] = static_cast<int32_t>(inside);
       sum += weights[tap];
     }
     for (int64_t tap = 0; tap < taps; ++tap) {
-      if (is_cubic && is_exclusive) weights[tap] /= sum;
-      axis.weights[tap * out + i] = static_cast<float>(weights[tap]);
+      axis.weights[tap * out + i] = static_cast<float>(weights[tap] / (is_exclusive ? sum : 1));
     }
-  }
-  if (is_copied) {
-    axis.taps = 1;
-    for (int64_t i = 0; i < out; ++i) axis.indices[i] = static_cast<int32_t>(i);
-    axis.weights.assign(out, 1.f);
   }
   return axis;
 }
