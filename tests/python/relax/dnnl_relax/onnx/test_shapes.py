@@ -221,6 +221,29 @@ def test_slices_by_open_bounds_that_count_from_the_end(bound, part, is_known):
     assert report.offloaded_ops["matmul"] == (part != "zero, bound")  # no rows
 
 
+def test_tile_by_an_open_count():
+    """As Whisper repeats its positions for each item of a batch."""
+    nodes = ["shape = Shape(x)", "n = Slice(shape, zero, one)", "counts = Concat<axis=0>(n, rest)"]
+    nodes += ["positions = Tile(c, counts)", "y = Add(x, positions)"]
+    constants = {"zero": ZERO, "one": ONE, "rest": np.array([1, 2]), "c": rand(1, 3, 4)}
+    proto = model(nodes, {"x": ["n", 3, 8]}, constants)
+    report = check(proto, [rand(2, 3, 8)], [rand(1, 3, 8)])
+    assert report.offloaded_ops == {"reshape": 1, "add": 1}
+
+
+def test_sizes_of_a_strided_convolution():
+    """The exporter of PyTorch computes them, with a Div that rounds towards zero."""
+    nodes = ["shape = Shape(x)", "n = Slice(shape, zero, one)", "h = Slice(shape, two, four)"]
+    nodes += ["less = Sub(h, one)", "half = Div(less, two)", "size = Add(half, one)"]
+    nodes += ["target = Concat<axis=0>(n, eight, size)", "c = Conv<strides=[2, 2]>(x, w)"]
+    nodes += ["r = Reshape(c, target)", "y = Conv(r, v)"]
+    constants = {"zero": ZERO, "one": ONE, "two": TWO, "four": np.array([4])}
+    constants |= {"eight": np.array([8]), "w": rand(8, 4, 1, 1), "v": rand(2, 8, 1, 1)}
+    proto = model(nodes, {"x": ["n", 4, "h", "w"]}, constants)
+    report = check(proto, [rand(2, 4, 9, 8)], [rand(1, 4, 6, 5)], [rand(3, 4, 1, 2)])
+    assert report.offloaded == report.total and report.partitions == 1
+
+
 def test_an_input_without_a_shape():
     proto = model(["y = Relu(x)"], {"x": [2]})
     proto.graph.input[0].type.tensor_type.ClearField("shape")

@@ -278,6 +278,27 @@ def test_sizes_that_no_tensor_has():
     assert "more than one open dimension" in text and "T.int64" not in text
 
 
+def test_sizes_that_a_cast_defines():
+    """The expression of the reshape reads what defines its symbols, which no kernel does."""
+    builder, n, length = relax.BlockBuilder(), *(tvm.tirx.Var(each, "int64") for each in "nl")
+    shapes = [tvm.tirx.Var("m", "int64"), 8], [*(tvm.tirx.Var(k, "int64") for k in "op"), 8]
+    x, y = (relax.Var(k, relax.TensorType(dims, "float32")) for k, dims in zip("xy", shapes))
+    sizes = relax.Var("sizes", relax.TensorType([2], "int64"))
+    with builder.function("main", [x, y, sizes]):
+        with builder.dataflow():
+            shape = builder.emit(op.tensor_to_shape(sizes))
+            builder.match_cast(shape, relax.ShapeType([n, length]))
+            rows = builder.match_cast(x, relax.TensorType([n * length, 8], "float32"))
+            like = builder.match_cast(y, relax.TensorType([n, length, 8], "float32"))
+            rows = builder.emit(op.matmul(rows, const(8, 8)))
+            rows = builder.emit(op.reshape(rows, [n, length, 8]))
+            output = builder.emit_output(op.add(rows, like))
+        builder.emit_func_output(output)
+    args = rand(6, 8), rand(2, 3, 8), np.array([2, 3])
+    partitioned = check(builder.get(), None, *args)
+    assert composites(partitioned)["dnnl.open_reshape"] == 1
+
+
 def test_concat_of_what_a_call_returns():
     """The parts of a split that stays, not read one by one."""
     mod = module(

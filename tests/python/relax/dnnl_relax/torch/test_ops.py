@@ -107,3 +107,15 @@ def test_average_pool_of_open_sizes_with_ceil_mode(window, is_counted, divisor):
     calls = [(torch.randn(1, 2, *sizes),) for sizes in ((7, 8), (8, 5), (9, 10), (6, 6))]
     dims = ({2: torch.export.Dim.DYNAMIC, 3: torch.export.Dim.DYNAMIC},)
     check(model, *calls, dynamic_shapes=dims, prune=False)
+
+
+def test_repeats_by_an_open_size():
+    """Positions are repeated for each item of a batch, as Whisper does it."""
+
+    class Model(torch.nn.Module):
+        def forward(self, x, y):
+            return x + y.repeat(x.shape[0], 1, 2), y.repeat(x.shape[0], 1)
+
+    calls = [(torch.randn(n, 3, 8), torch.randn(3, 4)) for n in (2, 1, 5)]
+    dims = ({0: torch.export.Dim.DYNAMIC}, None)
+    check(Model().eval(), *calls, dynamic_shapes=dims, prune=False)

@@ -213,7 +213,7 @@ _WRITERS: dict[str, Writer] = {
     "full": _full,
     "nn.layer_norm": _layer_norm,
     "nn.pad": _pad,
-    "reshape": _reshape,
+    **dict.fromkeys(("dnnl.open_reshape", "reshape"), _reshape),
     "split": _split,
     "squeeze": _squeeze,
     "stack": _stack,

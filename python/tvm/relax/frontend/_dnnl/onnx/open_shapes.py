@@ -37,10 +37,10 @@ from ..backend import ATTR, Record, is_constant, size_from, value_of
 from .attributes import refuse_unread
 from .branches import BranchImporter
 from .quiet import QuietImporter
-from .shape_values import ShapeValue, bounds_from_start, evaluate, range_of
+from .shape_values import ShapeValue, bounds_from_start, evaluate, range_of, tiled
 
 # The inputs that converters of TVM accept as a shape, by op.
-_SHAPES = {"ConstantOfShape": [0], "Expand": [1], "Slice": [1, 2, 3, 4], "Tile": [1]}
+_SHAPES = {"ConstantOfShape": [0], "Expand": [1], "Slice": [1, 2, 3, 4]}
 
 # Elementwise ops of several tensors, which broadcast them.
 _BROADCAST = frozenset(
@@ -186,6 +186,8 @@ class OpenShapeImporter(BranchImporter):
         has_zero = attrs.get("allowzero", 0) and isinstance(shape, ShapeValue) and shape.has_zero
         if isinstance(shape, ShapeValue) and not has_zero:
             return self.bb.normalize(relax.op.reshape(self._tensor(inputs[0]), shape.dims()))
+        if op_name == "Tile" and isinstance(shape := inputs[1], ShapeValue):
+            return tiled(self.bb, self._tensor(inputs[0]), shape.dims())
         if op_name == "Resize":
             inputs = _with_sizes(inputs)
             if isinstance(inputs[3], ShapeValue):

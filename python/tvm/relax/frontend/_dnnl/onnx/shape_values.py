@@ -169,6 +169,17 @@ def range_of(builder: relax.BlockBuilder, start, limit, step) -> relax.Expr | No
     return builder.normalize(relax.op.add(positions, offset))
 
 
+def tiled(builder: relax.BlockBuilder, data: relax.Expr, counts: list) -> relax.Expr:
+    """Repeat a tensor along its axes by open counts: broadcast it, and join each two axes."""
+    sizes = list(data.ty.shape)
+    pairs = [size for pair in zip(counts, sizes, strict=True) for size in pair]
+    apart = [size if k % 2 else 1 for k, size in enumerate(pairs)]
+    data = builder.normalize(relax.op.reshape(data, apart))
+    data = builder.normalize(relax.op.broadcast_to(data, pairs))
+    joined = [count * size for count, size in zip(counts, sizes)]
+    return builder.normalize(relax.op.reshape(data, joined))
+
+
 def _operand(value) -> ShapeValue | None:
     if isinstance(value, ShapeValue):
         return value
@@ -195,13 +206,16 @@ def _expression(size: Size):
     return Analyzer().simplify(dim_from(size)) if isinstance(size, Dim) else dim_from(size)
 
 
-def _is_negative(size: Size) -> bool | None:
-    """Return whether a size is negative, given that dimensions are not; None if it may be."""
+def _is_negative(size: Size, least: int = 0) -> bool | None:
+    """Return whether a size is negative; None if it may be.
+
+    Dimensions are given to be at least `least`.
+    """
     if isinstance(size, int):
         return size < 0
     expression, analyzer = dim_from(size), Analyzer()
     for each in tirx.analysis.undefined_vars(expression):
-        analyzer.bind(each, tvm.ir.Range.from_min_extent(0, tirx.IntImm("int64", 2**40)))
+        analyzer.bind(each, tvm.ir.Range.from_min_extent(least, tirx.IntImm("int64", 2**40)))
     if analyzer.can_prove(expression >= 0):
         return False
     return True if analyzer.can_prove(expression < 0) else None
@@ -240,7 +254,8 @@ def _quotient(left: Size, right: Size) -> Size:
         return exact
     if not isinstance(right, int):
         raise UnknownValue
-    if right > 0 and _is_negative(left) is False:
+    # As in the backend, whose kernels have no empty inputs.
+    if right > 0 and _is_negative(left, least=1) is False:
         return left // right
     return size_from(Analyzer().simplify(tirx.truncdiv(dim_from(left), dim_from(right))))
 

@@ -170,6 +170,16 @@ def _laid_out(x, like):
     return x.permute([order.index(axis) for axis in range(x.dim())])
 
 
+def _repeat(x, repeats):
+    """Write a repeat by an open size as an expand: TVM's has fixed counts."""
+    if all(isinstance(each, int) for each in repeats):
+        return NotImplemented
+    shape = [1] * (len(repeats) - x.dim()) + list(x.shape)
+    pairs = [size for pair in zip(repeats, shape) for size in pair]
+    x = x.reshape([size if k % 2 else 1 for k, size in enumerate(pairs)]).expand(pairs)
+    return x.reshape([count * size for count, size in zip(repeats, shape)])
+
+
 def _split_with_sizes(x, sizes, dim=0):
     if not all(isinstance(each, int) for each in sizes) or 0 not in sizes:
         return NotImplemented
@@ -283,6 +293,7 @@ _DECOMPOSITIONS = {
     aten.cumsum.default: _cumsum,
     aten.elu.default: _elu,
     aten.empty_like.default: _empty_like,
+    aten.repeat.default: _repeat,
     aten.slice.Tensor: _slice,
     aten.slice_scatter.default: _slice_scatter,
     aten.split_with_sizes.default: _split_with_sizes,
