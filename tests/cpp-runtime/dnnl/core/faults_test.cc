@@ -296,6 +296,17 @@ TEST(DNNLFaults, OperandsOfDepthwiseConvolutions) {
   EXPECT_TRUE(!IsFaulty(kernel, 30500));
 }
 
+TEST(DNNLFaults, SigmoidsOfNaN) {
+  Kernel kernel = Conv("x64:gemm:jit", Type::f32, 6, {3, 3}, {1, 1});
+  EXPECT_TRUE(!IsFaulty(kernel));
+  kernel.num_post_ops = 1;
+  EXPECT_TRUE(!IsFaulty(kernel));
+  kernel.has_sigmoid = true;
+  EXPECT_TRUE(IsFaulty(kernel) && IsFaulty(kernel, kNewest));
+  kernel.name = "jit:avx2";
+  EXPECT_TRUE(!IsFaulty(kernel));
+}
+
 TEST(DNNLFaults, StridesLongerThanWindows) {
   EXPECT_TRUE(IsFaulty(Conv("brgconv:avx512_core_amx", Type::bf16, 64, {1, 1}, {3, 1}), 30600));
   EXPECT_TRUE(IsFaulty(Conv("brg_conv_fwd:avx512_core_amx", Type::u8, 64, {1, 1}, {3, 1}), 30900));

@@ -81,12 +81,15 @@ class Partition:
         The function, with types.
     codegen : str, optional
         "JSON" or "C_SRC"; the library's default if absent. What is "C_SRC" runs once it is linked.
+    static : relay.Function, optional
+        The function with the sizes that it is called with, if it has open dimensions.
     """
 
-    def __init__(self, function, codegen=None):
+    def __init__(self, function, codegen=None, static=None):
         self.symbol = str(function.attrs["global_symbol"])
-        self.params = [param.checked_type for param in function.params]
-        self.results = _fields(function.checked_type.ret_type)
+        static = function if static is None else static
+        self.params = [param.checked_type for param in static.params]
+        self.results = _fields(static.checked_type.ret_type)
         for type_ in (*self.params, *self.results):
             _shape(type_)
         # Without the options of the caller's context, as `testing.build` compiles.

@@ -275,15 +275,18 @@ def _counted(attrs, sizes: Sequence[int], padding: list[tuple[int, int]]) -> tup
 
 def _adaptive_pool(kind: str):
     def compute(attrs, result_type, data):
-        data = wide(data)
+        data, fill = wide(data), lowest(result_type.dtype)
         for axis in spatial_axes(attrs.layout):
             size, count = data.shape[axis], result_type.shape[axis]
             parts = []
             for i in range(count):
                 window = range(i * size // count, -(-(i + 1) * size // count))
                 part = np.take(data, window, axis)
-                reduce = part.max if kind == "max" else part.mean
-                parts.append(reduce(axis=axis, keepdims=True))
+                if kind == "max":
+                    # As of other pools, the lowest value is that of infinities alone.
+                    parts.append(part.max(axis, keepdims=True, initial=fill))
+                else:
+                    parts.append(part.mean(axis, keepdims=True))
             data = np.concatenate(parts, axis)
         return data
 

@@ -40,7 +40,7 @@ def propagate_nan(graph: Graph, rules: Rules) -> None:
     An op that only quantizes read stays as it is: integers have no NaN.
     """
     for node in graph.nodes:
-        nan_of = _ROWS.get(node.name)
+        nan_of = SELECTING.get(node.name)
         if nan_of is None or not node.is_call or rules.excludes(node.name):
             continue
         is_float = isinstance(node.type, Tensor) and node.type.dtype in cpu.REAL
@@ -70,7 +70,7 @@ def _reduced_by(name: str, **more) -> Callable[[Graph, Node, Node], Node]:
 
 
 # The padding counts, so that no window is empty and 0 / 0.
-_ROWS: dict[str, Callable[[Graph, Node, Node], Node]] = {
+SELECTING: dict[str, Callable[[Graph, Node, Node], Node]] = {
     **dict.fromkeys(
         ("nn.relu", "clip", "dnnl.hard_sigmoid", "maximum", "minimum", "sign"), _zero_or_nan
     ),

@@ -26,6 +26,7 @@ from ..ir.match import is_op, scalar_of
 from ..ir.node import CALL, FIELD, NATIVE, TUPLE, Node
 from ..ir.op_view import Tensor, tensor_of
 from ..ops.pool import POOLS
+from ..ops.quantize import DEQUANTIZE
 from ..ops.rules import Rules
 from ..ops.windows import both_sides, for_each, spatial_axes
 
@@ -273,7 +274,10 @@ def _largest(graph: Graph, rules: Rules, node: Node) -> Node | None:
 
 
 def _of_images(graph: Graph, rules: Rules, node: Node) -> Node | None:
-    """Replace a reduction over both spatial axes with a global pool, which supports int8."""
+    """Replace a reduction over both spatial axes with a global pool, which supports int8.
+
+    A max pool drops NaN and infinities, so it is for dequantized images, which have none.
+    """
     name = {"mean": "nn.global_avg_pool2d", "max": "nn.global_max_pool2d"}[node.name]
     attrs = node.attrs
     if (
@@ -282,6 +286,8 @@ def _of_images(graph: Graph, rules: Rules, node: Node) -> Node | None:
         or not attrs.keepdims
         or not attrs.axis
     ):
+        return None
+    if node.name == "max" and not is_op(node.operands[0], DEQUANTIZE):
         return None
     if sorted(axis % 4 for axis in attrs.axis) != [2, 3] or rules.excludes(name, node.name):
         return None

@@ -51,6 +51,12 @@ Kernel Kernel::Read(const dnnl::primitive_desc& desc) {
   kernel.num_post_ops = post_ops.len();
   for (int i = 0; i < kernel.num_post_ops; ++i) {
     kernel.num_operands += post_ops.kind(i) == Kind::binary || post_ops.kind(i) == Kind::prelu;
+    if (post_ops.kind(i) == Kind::eltwise) {
+      dnnl::algorithm function;
+      float alpha, beta;
+      post_ops.get_params_eltwise(i, function, alpha, beta);
+      kernel.has_sigmoid |= function == dnnl::algorithm::eltwise_logistic;
+    }
   }
   return kernel;
 }

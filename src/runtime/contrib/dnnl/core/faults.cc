@@ -194,6 +194,11 @@ bool OverwritesZeroPoint(const Kernel& kernel) {
          kernel.weights_zero_point;
 }
 
+/*! \brief Whether a sigmoid is computed by portable code, of one element after the other. */
+bool DropsNaN(const Kernel& kernel) {
+  return kernel.IsConv() && !kernel.IsInt8() && kernel.Has("gemm") && kernel.has_sigmoid;
+}
+
 const char* const kNext = "take the next implementation";
 
 std::string VersionText(int number) {
@@ -272,6 +277,10 @@ const std::vector<Fault>& Faults() {
        "float32 in a result in reduced precision, and write past its end, or add to an operand of "
        "a fused sum",
        30200, 0, kNext, "seen on AVX-512, AVX512_BF16 and AVX512_FP16", KeepsSumsInResult},
+      {"convolutions by GEMM, such as row-major ones with few channels in each group, make 0 of "
+       "NaN "
+       "in a fused sigmoid",
+       30200, 0, "not fused", "seen on AVX2", DropsNaN},
       {"matmuls in int8 on AVX2-VNNI keep the zero point of the weights in a register that holds "
        "sums",
        30200, 30201, kNext, "from oneDNN's fix", OverwritesZeroPoint},

@@ -50,6 +50,7 @@ struct Kernel {
   int num_post_ops{0};
   /*! \brief How many of the post-ops read a tensor. */
   int num_operands{0};
+  bool has_sigmoid{false};
   bool src_zero_point{false}, weights_zero_point{false};
 
   /*! \brief Read a descriptor, all but the zero points, which cannot be queried. */

@@ -93,6 +93,28 @@ def test_unary_functions_of_nan_and_infinities(op, way):
     np.testing.assert_allclose(got, expected, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.parametrize("groups", [1, 2])
+def test_a_fused_sigmoid_of_a_convolution(groups):
+    """Convolutions of few channels in groups are a GEMM, whose sigmoid is portable code."""
+    x, weight = np.ones((1, 6, 5, 5), "float32"), np.ones((6, 6 // groups, 3, 3), "float32")
+    x[0, 0, 0, 0], x[0, 5, 4, 4] = NAN, -INF
+    attrs = {"kernel_size": ["3", "3"], "groups": [str(groups)], "kernel_layout": ["OIHW"]}
+    attrs.update(channels=["6"], data_layout=["NCHW"])
+    got = run_kernel("nn.conv2d", [x, weight], attrs, ["sigmoid"], (1, 6, 3, 3))
+    assert np.isnan(got[0, : 6 // groups, 0, 0]).all()
+    np.testing.assert_array_equal(got[0, 6 - 6 // groups :, 2, 2], 0)
+
+
+@pytest.mark.parametrize("shape, axis", [((4, 7), 1), ((2, 5, 3), 1)])
+def test_l2_normalize_of_nan(shape, axis):
+    """The least sum of squares must not hide it."""
+    x = np.ones(shape, "float32")
+    x[0, 1], x[-1, 0] = NAN, INF
+    got = run_kernel("nn.l2_normalize", [x], {"axis": [str(axis)], "eps": ["1e-6"]})
+    assert np.isnan(got[0]).all() and np.isnan(got[-1, 0]).all()
+    np.testing.assert_array_equal(got[-1, 1:], 0)
+
+
 POOL = {
     (NAN, NAN, NAN, NAN): np.finfo("float32").min,
     (NAN, 5, 1, NAN): 5,

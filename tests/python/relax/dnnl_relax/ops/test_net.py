@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import tvm
 import tvm_dnnl
+from dnnl_tests import special_values
 from dnnl_tests.net import COUNTS, TRIES, check_op
 from dnnl_tests.pretended_cpu import every_dtype
 from tvm import relax, tirx
@@ -170,31 +171,38 @@ def values_of(type_, seed):
     return rng.uniform(0.5, 1.5, shape).astype("float32")
 
 
-def wrong_numbers(mod, func, with_tvm=False):
+def wrong_numbers(mod, func, seed=0, with_tvm=False):
     """Return where a partition that is the whole function computes other numbers than numpy.
 
-    With `with_tvm`, or other numbers than TVM alone, unless that cannot compile it.
+    Ordinary ones first, then special ones, which are drawn from the seed. With `with_tvm`, or other
+    ordinary numbers than TVM alone, unless that cannot compile it.
     """
     constants = constants_of(func)
     module, symbol = runtime_module(func), str(func.attrs["global_symbol"])
     read = [constants[int(str(name)[1:])] for name in module["get_const_vars"]()]
     module["__init_" + symbol]([getattr(c, "value", None) or c.data for c in read])
-    params = tensors(mod["main"])
-    inputs = [constant_of(values_of(p.ty, k), str(p.ty.dtype)) for k, p in enumerate(params)]
-    inputs = [getattr(each, "value", None) or each.data for each in inputs]
-    results = func.ret_ty.fields if isinstance(func.ret_ty, relax.TupleType) else [func.ret_ty]
-    outputs = [tvm.runtime.empty([*map(int, t.shape.values)], str(t.dtype)) for t in results]
-    module[symbol](*inputs, *outputs)
-    graph = graph_of(mod)
+    types = [fixed(param.ty) for param in tensors(mod["main"])]
+    ordinary = [values_of(each, k) for k, each in enumerate(types)]
+    result = fixed(func.ret_ty)
+    results = result.fields if isinstance(result, relax.TupleType) else [result]
+    graph, problems = graph_of(mod), []
+    names = {node.name for node in graph.nodes if node.is_call}
     # A state of a layer is a sum of terms of up to 1, whatever is left of them.
-    least = float(not set(GATES).isdisjoint(node.name for node in graph.nodes))
-    outputs = [output.numpy() for output in outputs]
-    problems = differences(outputs, tvm_alone(mod, inputs), least) if with_tvm else []
-    try:
-        wanted = evaluate(graph, [each.numpy() for each in inputs])
-    except ValueError:  # An op without a definition, such as one that is only decomposed.
-        return problems
-    return problems + differences(outputs, wanted, least)
+    least = float(not set(GATES).isdisjoint(names))
+    for kind, arrays in [("ordinary", ordinary), *special_values.drawn(names, ordinary, seed)]:
+        inputs = [constant_of(a, str(t.dtype)) for a, t in zip(arrays, types)]
+        inputs = [getattr(each, "value", None) or each.data for each in inputs]
+        outputs = [tvm.runtime.empty([*map(int, t.shape.values)], str(t.dtype)) for t in results]
+        module[symbol](*inputs, *outputs)
+        outputs = [output.numpy() for output in outputs]
+        if with_tvm and kind == "ordinary":
+            problems += differences(kind, names, outputs, tvm_alone(mod, inputs), least)
+        try:
+            wanted = evaluate(graph, [each.numpy() for each in inputs])
+        except ValueError:  # An op without a definition, such as one that is only decomposed.
+            continue
+        problems += differences(kind, names, outputs, wanted, least)
+    return problems
 
 
 def tvm_alone(mod, inputs):
@@ -208,16 +216,15 @@ def tvm_alone(mod, inputs):
     return [each.numpy() for each in results]
 
 
-def differences(outputs, wanted, least):
-    """Return where numbers differ, relative to the largest of an output, or to `least`."""
+def differences(kind, names, outputs, wanted, least):
+    """Return where results differ; see `special_values.is_wrong`."""
     problems = []
     for output, want in zip(outputs, wanted):
-        got, want = (np.asarray(each).astype("float64") for each in (output, want))
         dtype = str(output.dtype)
-        largest = np.abs(want[np.isfinite(want)]).max(initial=least)
-        tolerance = RTOL[dtype] * largest if dtype in RTOL else float(dtype in ("int8", "uint8"))
-        if not np.allclose(got, want, 0, tolerance, equal_nan=True):
-            problems.append(f"{got}\nis not\n{want}")
+        rtol = RTOL.get(dtype, 0)
+        atol = rtol * least if dtype in RTOL else float(dtype in ("int8", "uint8"))
+        if special_values.is_wrong(kind, names, output, want, rtol, atol):
+            problems.append(f"{kind} values: {output}\nis not\n{want}")
     return problems
 
 
@@ -260,7 +267,7 @@ def graph_problems(mod):
     return problems
 
 
-def check(mod, is_open, is_accepted):
+def check(mod, is_accepted, seed):
     """Partition a module of which an op is accepted, or none; return what is wrong."""
     try:
         partitioned = tvm_dnnl.partition_for_dnnl(mod, prune=False, strict=True)
@@ -270,9 +277,9 @@ def check(mod, is_open, is_accepted):
         # An op that changes nothing is gone.
         if is_accepted and not parts and report.total:
             problems.append(f"nothing is offloaded: {report}")
-        is_run = not is_open and all(HAS.get(dtype, True) for dtype in dtypes_of(mod))
+        is_run = all(HAS.get(dtype, True) for dtype in dtypes_of(mod))
         if is_run and is_whole(mod, partitioned) and not problems:
-            problems = wrong_numbers(mod, parts[0])
+            problems = wrong_numbers(mod, parts[0], seed)
     # Whatever is raised is a problem.
     except Exception as error:  # pylint: disable=broad-except
         return [f"{type(error).__name__}: {str(error).strip().splitlines()[-1]}"]
@@ -328,7 +335,7 @@ def test_like_tvm(name, count):
             continue
         partitioned = tvm_dnnl.partition_for_dnnl(mod, prune=False, strict=True)
         if is_whole(mod, partitioned):
-            assert not wrong_numbers(mod, partitions(partitioned)[0], True), mod.script()
+            assert not wrong_numbers(mod, partitions(partitioned)[0], with_tvm=True), mod.script()
             compared += 1
         if compared == count:
             return
@@ -362,7 +369,7 @@ def combination(name, dtype, is_open, count, problems):
                 continue
             # The first is partitioned in any case.
             if is_accepted or seed == 0:
-                wrong = check(mod, is_open, is_accepted)
+                wrong = check(mod, is_accepted, seed)
                 problems += [f"{dtype}, seed {seed}, {mod.script()}\n{w}" for w in wrong]
                 accepted += is_accepted
             if accepted == count:

@@ -24,6 +24,7 @@
 #include "reduce.h"
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "../fusion/post_ops.h"
@@ -205,19 +206,17 @@ void LowerL2Normalize(const NodeReader& node, PlanBuilder* plan) {
   const Tensor src = plan->Input(node, 0);
   const RowsAlong rows(node, plan, src, ReducedAxes(node, static_cast<int>(src.dims().size())));
   const Tensor& matrix = rows.matrix();
-  // sqrt(max(sum, eps)). oneDNN's own norms are reference code.
+  // oneDNN's own norms are reference code, and its maximum drops NaN.
   const Tensor sums = Reduced(node, plan, ReduceKind::kSumOfSquares, matrix, {1});
-  const Tensor eps = plan->NewNumber(static_cast<float>(node.Get<double>("eps")), 2);
-  dnnl::post_ops chain;
-  chain.append_eltwise(dnnl::algorithm::eltwise_sqrt, 0.f, 0.f);
-  dnnl::primitive_attr attr = PlanBuilder::NewAttr();
-  attr.set_post_ops(chain);
-  const dnnl::binary::primitive_desc root(plan->engine(), dnnl::algorithm::binary_max, sums.md,
-                                          eps.md, sums.md, attr);
-  const Tensor norm = plan->NewTensor(root.dst_desc());
-  plan->Emit(node, root, dnnl::binary(root),
-             {{DNNL_ARG_SRC_0, sums}, {DNNL_ARG_SRC_1, eps}, {DNNL_ARG_DST, norm}},
-             {"eltwise_sqrt"});
+  const Tensor norm = plan->NewTensor(sums.md);
+  const auto root = [eps = static_cast<float>(node.Get<double>("eps")),
+                     count = NumElements(sums.dims())](void* const* data) {
+    const auto* from = static_cast<const float*>(data[0]);
+    auto* to = static_cast<float*>(data[1]);
+    for (int64_t i = 0; i < count; ++i) to[i] = std::sqrt(from[i] < eps ? eps : from[i]);
+  };
+  plan->EmitKernel(node, "binary", root, {{DNNL_ARG_SRC, sums}, {DNNL_ARG_DST, norm}});
+  plan->OfferInPlace(DNNL_ARG_SRC);
 
   const dnnl::binary::primitive_desc desc(plan->engine(), dnnl::algorithm::binary_div, matrix.md,
                                           norm.md, matrix.md, PlanBuilder::NewAttr());
