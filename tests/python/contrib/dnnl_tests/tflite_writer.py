@@ -10,6 +10,7 @@ import tflite
 _TYPES = {
     "float32": tflite.TensorType.FLOAT32,
     "float16": tflite.TensorType.FLOAT16,
+    "bool": tflite.TensorType.BOOL,
     "complex64": tflite.TensorType.COMPLEX64,
     "uint8": tflite.TensorType.UINT8,
     "int8": tflite.TensorType.INT8,
@@ -121,11 +122,12 @@ class Writer:
         return tflite.OperatorCodeEnd(builder)
 
     def model(self, source, result):
-        """Return the bytes of the model of one input and one output."""
+        """Return the bytes of the model of one input, or of a list of these, and one output."""
+        source = source if isinstance(source, list) else [source]
         builder = self.builder
         tensors = self._offsets(tflite.SubGraphStartTensorsVector, self.tensors)
         ops = self._offsets(tflite.SubGraphStartOperatorsVector, self.operators)
-        inputs = self._vector(tflite.SubGraphStartInputsVector, [source], builder.PrependInt32)
+        inputs = self._vector(tflite.SubGraphStartInputsVector, source, builder.PrependInt32)
         outputs = self._vector(tflite.SubGraphStartOutputsVector, [result], builder.PrependInt32)
         tflite.SubGraphStart(builder)
         tflite.SubGraphAddTensors(builder, tensors)

@@ -64,20 +64,48 @@ def test_shapes_that_the_model_computes(rows, tmp_path):
     assert model.report.partitions == 1
 
 
-@pytest.mark.parametrize("rows", [1, 4])
-def test_transform(rows, tmp_path):
-    """RFFT2D; the cast of a complex tensor is its real part, the squeeze counts without parts."""
-    writer, x = Writer(), rand(1, rows, 8)
-    data, length = writer.tensor((1, rows, 8)), writer.constant([rows, 8], "int32")
+@pytest.mark.parametrize("given", [(1, 8), (4, 8), (4, 5), (3, 11)], ids=str)
+def test_transform(given, tmp_path):
+    """RFFT2D, also of zeros that follow the data, and of a part of it.
+
+    The cast of a complex tensor is its real part, the squeeze counts without parts.
+    """
+    writer, x, rows = Writer(), rand(1, *given), 1 if given[0] == 1 else 4
+    data, length = writer.tensor(x.shape), writer.constant([rows, 8], "int32")
     transformed = writer.tensor((1, rows, 5), "complex64")
     writer.op("RFFT2D", [data, length], transformed)
     squeezed, real = writer.tensor((rows, 5), "complex64"), writer.tensor((rows, 5))
     writer.op("SQUEEZE", [transformed], squeezed, "Squeeze")
     writer.op("CAST", [squeezed], real, "Cast", OutDataType=tflite.TensorType.FLOAT32)
     model = compiled(writer.model(data, real), tmp_path)
-    want = np.fft.rfft2(x.astype("float64"))[0].real
+    want = np.fft.rfft2(x.astype("float64"), (rows, 8))[0].real
     # Sums of 32 products, whose terms are up to 1.
     np.testing.assert_allclose(np.reshape(model(x), want.shape), want, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "name, shapes, by",
+    [
+        ("SELECT", [(3,), (3, 3), (3, 3)], (3, 1)),
+        ("SELECT", [(2, 3), (2, 3), (2, 3)], (2, 3)),
+        ("SELECT", [(), (2, 3), (2, 3)], ()),
+        ("SELECT_V2", [(3,), (2, 3), (2, 1)], (3,)),
+        ("SELECT_V2", [(2, 1, 1), (3,), ()], (2, 1, 1)),
+    ],
+    ids=str,
+)
+def test_selection(name, shapes, by, tmp_path):
+    """SELECT of a vector selects rows, SELECT_V2 broadcasts."""
+    writer, values = Writer(), [rand(*shape, seed=k) for k, shape in enumerate(shapes)]
+    values[0] = values[0] > 0
+    want = np.where(values[0].reshape(by), *values[1:])
+    types = ["bool", "float32", "float32"]
+    inputs = [writer.tensor(*each) for each in zip(shapes, types)]
+    result = writer.tensor(want.shape)
+    writer.op(name, inputs, result)
+    model = compiled(writer.model(inputs, result), tmp_path, prune=False)
+    np.testing.assert_array_equal(model(*values), want)
+    assert model.report.offloaded_ops["where"] == 1
 
 
 @pytest.mark.parametrize("is_transposed", [False, True])

@@ -271,6 +271,16 @@ class Converter(tflite_frontend.OperatorConverter):
         number = int(np.ravel(self.get_tensor_value(axis))[0])
         return relax.op.expand_dims(self.get_tensor_expr(data), number)
 
+    def convert_select(self, op):
+        """Convert SELECT and SELECT_V2; conditions of SELECT may be a vector, one for each row."""
+        condition, *others = self.get_input_tensors(op)
+        values = [self.get_tensor_expr(each) for each in (condition, *others)]
+        rank = len(self.get_tensor_shape(others[0]))
+        is_vector = self._name_of(op)[0] == "SELECT" and len(self.get_tensor_shape(condition)) == 1
+        if is_vector and rank > 1:
+            values[0] = relax.op.expand_dims(values[0], list(range(1, rank)))
+        return relax.op.where(*values)
+
     def convert_batch_matmul(self, op):
         """Convert BATCH_MATMUL; TVM 0.27 fails where one operand broadcasts the other."""
         options = BatchMatMulOptions()
@@ -314,21 +324,23 @@ class Converter(tflite_frontend.OperatorConverter):
         data, length = self.get_input_tensors(op)
         rows, columns = (int(size) for size in self.get_tensor_value(length))
         given = [int(size) for size in self.get_tensor_shape(data)[-2:]]
-        if given != [rows, columns]:
-            raise ValueError(f"a transform of {rows}x{columns} of data of {given[0]}x{given[1]}")
+        # A longer transform is that of the data followed by zeros, a shorter one of its begin.
+        used = [min(each) for each in zip(given, (rows, columns))]
         x, emit = self.get_tensor_expr(data), self.bb.emit
-        cos, sin = _matrices(columns, columns // 2 + 1)
+        if used != given:
+            x = emit(relax.op.strided_slice(x, [-2, -1], [0, 0], used))
+        cos, sin = _matrices(columns, used[1], columns // 2 + 1)
         real, imag = emit(relax.op.matmul(x, cos)), emit(relax.op.matmul(x, sin))
         if rows > 1:
-            cos, sin = _matrices(rows, rows)
+            cos, sin = _matrices(rows, rows, used[0])
             parts = [[emit(relax.op.matmul(m, each)) for m in (cos, sin)] for each in (real, imag)]
             (real_cos, real_sin), (imag_cos, imag_sin) = parts
             real, imag = relax.op.subtract(real_cos, imag_sin), relax.op.add(imag_cos, real_sin)
         return relax.op.stack([real, imag], -1)
 
 
-def _matrices(size: int, count: int) -> tuple[relax.Expr, relax.Expr]:
-    """Return the real and the imaginary part of the matrix of a transform of a size."""
-    turns = np.outer(np.arange(size), np.arange(count)) % size
+def _matrices(size: int, rows: int, columns: int) -> tuple[relax.Expr, relax.Expr]:
+    """Return the real and the imaginary part of a part of the matrix of a transform of a size."""
+    turns = np.outer(np.arange(rows), np.arange(columns)) % size
     factors = np.exp(-2j * np.pi / size * turns)
     return relax.const(factors.real.astype("float32")), relax.const(factors.imag.astype("float32"))
