@@ -129,17 +129,28 @@ def making(folder: Path) -> Iterator[Path]:
             if os.strerror(number) in str(error):
                 raise OSError(number, str(error)) from error
         raise
-    except TypeError as error:
-        # TVM runs a compiler that it has not found as the program None.
-        if any(map(os.environ.get, ("CXX", "CC"))) or any(map(shutil.which, COMPILERS)):
-            raise
-        raise RuntimeError(
-            f"writing a shared library requires a C++ compiler, and PATH has none of "
-            f"{', '.join(COMPILERS)}: install one, such as with `apt-get install g++`, or name it "
-            "in the environment variable CXX"
-        ) from error
+    except (AssertionError, FileNotFoundError, TypeError) as error:
+        # TVM asks a compiler that it has not found for its target, or runs it.
+        if reason := _no_compiler(error):
+            raise RuntimeError(
+                f"writing a shared library requires a C++ compiler, and {reason}: install one, "
+                "such as with `apt-get install g++`, or name it in the environment variable CXX"
+            ) from error
+        raise
     finally:
         shutil.rmtree(new, ignore_errors=True)
+
+
+def _no_compiler(error: Exception) -> str:
+    """Return the reason why TVM finds no C++ compiler, or nothing if that is not the error."""
+    for name in ("CXX", "CC"):
+        if program := os.environ.get(name):
+            is_missing = shutil.which(program) is None
+            return f"{name} names {program!r}, which is no program" if is_missing else ""
+    # Its file, or tar, is missing.
+    if isinstance(error, FileNotFoundError) or any(map(shutil.which, COMPILERS)):
+        return ""
+    return f"PATH has none of {', '.join(COMPILERS)}"
 
 
 class _Write:

@@ -16,6 +16,7 @@ from onnx import TensorProto, helper, numpy_helper
 from tvm import relax
 from tvm.contrib.onednn import cache
 from tvm.relax import op
+from tvm.support import cc
 from tvm_dnnl._dnnl import cached as cached_models
 from tvm_dnnl._dnnl import verification
 
@@ -230,14 +231,20 @@ def test_threads_that_want_the_same_library(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("export", ["export_library", "cached_model"])
-def test_without_a_compiler(export, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    "named, reason", [("", "PATH has none of"), ("ccache g++", "CXX names 'ccache g[+][+]'")]
+)
+def test_without_a_compiler(export, named, reason, tmp_path, monkeypatch):
     path = onnx_file(tmp_path / "model.onnx")
     monkeypatch.setenv("PATH", str(tmp_path))
-    for name in ("CXX", "CC"):
-        monkeypatch.delenv(name, raising=False)
-    with pytest.raises(RuntimeError, match=r"requires a C\+\+ compiler.*install one"):
+    monkeypatch.setenv("CXX", named)
+    monkeypatch.delenv("CC", raising=False)
+    # TVM looks for it when it is imported, too. Of a partition alone, it asks it for the target.
+    monkeypatch.setattr(cc.create_shared, "get_target_triple", lambda: None)
+    options = {"shape": {"x": (2, 8)}, "prune": False}
+    with pytest.raises(RuntimeError, match=rf"a C[+][+] compiler, and {reason}.*install one"):
         if export == "cached_model":
-            cached_file(tmp_path, path)
+            cached_file(tmp_path, path, **options)
         else:
-            tvm_dnnl.compile(path).export_library(tmp_path / "model.so")
+            tvm_dnnl.compile(path, **options).export_library(tmp_path / "model.so")
     assert not list(tmp_path.rglob("*.so"))
