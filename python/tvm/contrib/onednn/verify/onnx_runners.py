@@ -19,6 +19,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -36,7 +37,11 @@ _QUANTIZED_LSTM = "DynamicQuantizeLSTM"
 
 @functools.cache
 def onnxruntime():
-    """Return the package onnxruntime, None if it is not installed."""
+    """Return the package onnxruntime, None if it is not installed.
+
+    Its telemetry is off, unless the program has imported it before.
+    """
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     try:
         import onnxruntime
     except ImportError:

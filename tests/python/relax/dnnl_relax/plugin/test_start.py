@@ -109,3 +109,17 @@ def test_the_first_calls_of_several_threads(tmp_path):
         "for each in threads: each.join()\n"
         "assert len(partitions) == 6 and len(set(partitions)) == 1"
     )
+
+
+def test_onnxruntime_that_verify_imports_has_no_telemetry(tmp_path):
+    """Its telemetry begins with a file in the user's folder."""
+    in_new_process(
+        "import os, sys\n"
+        "os.environ.update(HOME=sys.argv[1], XDG_CACHE_HOME=sys.argv[1])\n"
+        "os.environ.pop('ORT_DISABLE_TELEMETRY', None)\n"
+        "import tvm_dnnl\n"
+        "from tvm.contrib.onednn.verify.onnx_runners import onnxruntime\n"
+        "assert onnxruntime().__version__",
+        tmp_path,
+    )
+    assert not list(tmp_path.rglob("*"))
