@@ -24,6 +24,7 @@ import os
 import re
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
@@ -38,8 +39,8 @@ if TYPE_CHECKING:
 class CompiledModel:
     """A model that can be called and exported; the result of `compile` and `load_model`.
 
-    One model must not run on several threads at once: its executor has one set of inputs and
-    outputs. Load the library once for each thread.
+    Threads may share a model, whose calls run one at a time: its executor has one set of inputs and
+    outputs. For concurrent runs, load the library once for each thread.
 
     Parameters
     ----------
@@ -77,6 +78,9 @@ class CompiledModel:
         self._export_options = dict(export_options or {})
         self.input_names = list(inputs)
         self._run, self._inputs = run, dict(inputs)
+        self._lock = threading.RLock()
+        with _fork_lock:
+            _models.add(self)
 
     def __call__(self, *args, **kwargs):
         """Run the model once.
@@ -102,7 +106,9 @@ class CompiledModel:
         """
         if kwargs or len(args) != len(self.input_names):
             args = self._in_order(args, kwargs)
-        return self._run(list(map(self._checked, self.input_names, args)))
+        arrays = list(map(self._checked, self.input_names, args))
+        with self._lock:
+            return self._run(arrays)
 
     def _in_order(self, args, kwargs) -> tuple:
         """Return the arguments in the order of `input_names`."""
@@ -176,6 +182,32 @@ class CompiledModel:
                 f"partition{'s' if partitions != 1 else ''}"
             )
         return f"CompiledModel(inputs: {', '.join(self.input_names) or 'none'}{offloaded})"
+
+
+_models: weakref.WeakSet[CompiledModel] = weakref.WeakSet()
+_fork_lock = threading.RLock()
+_held: list = []
+
+
+def _hold_models() -> None:
+    """Wait until no other thread runs a model, whose executor a fork would copy half-way."""
+    _fork_lock.acquire()
+    _held.append(_fork_lock)
+    for model in list(_models):
+        model._lock.acquire()
+        _held.append(model._lock)
+
+
+def _release_models() -> None:
+    locks = _held[::-1]
+    _held.clear()
+    for lock in locks:
+        lock.release()
+
+
+os.register_at_fork(
+    before=_hold_models, after_in_parent=_release_models, after_in_child=_release_models
+)
 
 
 def text_of_sizes(sizes: Iterable[str]) -> str:

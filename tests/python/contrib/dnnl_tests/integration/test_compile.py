@@ -2,6 +2,7 @@
 """`compile` and `load_model` of Relay, for each executor and codegen."""
 
 import gc
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -44,6 +45,18 @@ def test_module_to_results_and_back_from_a_file(batch, tmp_path):
     loaded = dnnl.load_model(tmp_path / "model.so")
     assert loaded.input_names == ["x"] and loaded.report is None
     np.testing.assert_array_equal(loaded(x=X), model(X))
+
+
+def test_threads_share_a_model():
+    model = dnnl.compile(dense(), prune=False)
+    inputs = [np.full((2, 8), factor, "float32") for factor in range(4)]
+    expected = [model(x) for x in inputs]
+
+    def right(i):
+        return all(np.array_equal(model(inputs[i]), expected[i]) for _ in range(100))
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(right, range(4)))
 
 
 def test_a_long_compilation_tells_how_far_it_is(tmp_path, monkeypatch, capsys):

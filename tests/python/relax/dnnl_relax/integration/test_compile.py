@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """`compile` and `load_model` of Relax."""
 
+import contextlib
+import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import ml_dtypes
 import numpy as np
@@ -59,6 +62,28 @@ def test_a_model_of_one_partition_needs_no_compiler(monkeypatch):
     for batch in (2, "n"):
         model = tvm_dnnl.compile(dense(batch=batch), prune=False)
         np.testing.assert_allclose(model(X), want, rtol=1e-5, atol=1e-6)
+
+
+def test_threads_share_a_model():
+    """Also in processes that are forked while threads run it."""
+    model = tvm_dnnl.compile(dense(), prune=False)
+    inputs = [rand(rows, 8, seed=rows) for rows in range(1, 5)]
+    expected = [model(x) for x in inputs]
+
+    def right(i, count=60):
+        return all(np.array_equal(model(inputs[i]), expected[i]) for _ in range(count))
+
+    with ThreadPoolExecutor(4) as pool:
+        results = pool.map(right, range(4))
+        children = []
+        for _ in range(5):
+            children.append(os.fork())
+            if not children[-1]:
+                with contextlib.suppress(BaseException):
+                    os._exit(not right(0, 2))
+                os._exit(2)
+        assert all(results)
+    assert [os.waitpid(child, 0)[1] for child in children] == [0] * 5
 
 
 def test_onnx_file_with_a_shape(tmp_path):
