@@ -31,7 +31,7 @@ from tvm.contrib.onednn.frontend import unrolled_layers
 from ... import expr as _expr
 from ... import op as _op
 from ...qnn import op as _qnn
-from . import elementwise, indices, shapes
+from . import elementwise, indices, reductions, shapes
 from .incremental import infer_shape, infer_type
 from .indices import replaced
 from .integers import conv_integer, matmul_integer, power
@@ -202,25 +202,6 @@ def _unsqueeze(name, convert, inputs, attrs, params):
     return convert(replaced(inputs, 1, _expr.const(axes, "int64")), attrs, params)
 
 
-def _reduce(name, convert, inputs, attrs, params):
-    """Write constant axes as an attribute: the wheel's converters read the first one only.
-
-    Those of all releases drop the elementwise part of a reduction of no axes.
-    """
-    axes = inputs[1] if len(inputs) > 1 else None
-    if not infer_shape(inputs[0]):
-        # TVM gives a scalar a dimension.
-        return _OF_ELEMENTS.get(name, _op.copy)(inputs[0])
-    if axes is not None and not isinstance(axes, _expr.Constant):
-        return convert(inputs, attrs, params)
-    numbers = list(attrs.get("axes") or ()) if axes is None else axes.data.numpy().tolist()
-    if attrs.get("noop_with_empty_axes", 0) and not numbers:
-        return _OF_ELEMENTS.get(name, _op.copy)(inputs[0])
-    kept = {key: attrs[key] for key in attrs if key != "noop_with_empty_axes"}
-    kept.update({"axes": numbers} if numbers else {})
-    return convert(type(inputs)(inputs[:1]), kept, params)
-
-
 def _resize(name, convert, inputs, attrs, params):
     """Refuse what TVM computes from the quotient of both sizes, or without antialiasing."""
 
@@ -335,19 +316,12 @@ def _q_linear(name, convert, inputs, attrs, params):
     return _qnn.quantize(result, scale, zero_point, out_dtype=dtype)
 
 
-#: What reductions compute of each element; others nothing.
-_OF_ELEMENTS = {
-    **dict.fromkeys(("ReduceL1", "ReduceL2"), _op.abs),
-    "ReduceLogSum": _op.log,
-    "ReduceSumSquare": lambda x: x * x,
-}
-_REDUCTIONS = ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum", "SumSquare")
 _OF_FLOAT32 = (
     "Acos Acosh Asin Asinh Atan Atanh Cosh Elu Selu Sinh Softsign Tan ThresholdedRelu".split()
 )
 _REPAIRS = {
     **REFUSED,
-    **dict.fromkeys((f"Reduce{name}" for name in _REDUCTIONS), _reduce),
+    **reductions.REPAIRS,
     **dict.fromkeys(_OF_FLOAT32, elementwise.wide),
     **dict.fromkeys(("Add", "Div", "Mul", "Sub"), elementwise.of_scalar),
     "Gelu": elementwise.gelu,

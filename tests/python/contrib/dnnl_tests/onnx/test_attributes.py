@@ -95,6 +95,29 @@ def test_reduction_of_a_scalar(op):
     assert got.shape == () and got == (3 if op == "ReduceL1" else -3)
 
 
+@pytest.mark.parametrize(
+    "op, value",
+    [
+        *(("ReduceSum", 0), ("ReduceProd", 1), ("ReduceMax", -np.inf), ("ReduceMin", np.inf)),
+        *(("ReduceMean", np.nan), ("ReduceLogSumExp", -np.inf), ("ReduceL2", 0)),
+    ],
+)
+@pytest.mark.parametrize("shape, axis", [((2, 0, 3), 1), ((2, 0), 0)], ids=str)
+def test_reduction_of_nothing(op, value, shape, axis):
+    """TVM divides by zero, or takes the lowest number for -inf."""
+    x, wanted = np.zeros(shape, "float32"), np.full([*shape[:axis], *shape[axis + 1 :]], value)
+    node = helper.make_node(op, ["x"], ["y"], axes=[axis], keepdims=0)
+    np.testing.assert_array_equal(results([node], {"x": x}, opset=11), wanted)
+
+
+def test_mean_of_repeated_axes():
+    """TVM divides by their sizes as often."""
+    x = rand(2, 3, 4)
+    node = helper.make_node("ReduceMean", ["x"], ["y"], axes=[1, -2], keepdims=1)
+    got = results([node], {"x": x}, opset=11)
+    np.testing.assert_allclose(got, x.mean(1, keepdims=True), 1e-6)
+
+
 @pytest.mark.parametrize("diagonal", [0, -1, 2, -7])
 @pytest.mark.parametrize("dims", [(3, 5), ("n", "m")], ids=["fixed", "open"])
 def test_eye_like(dims, diagonal):

@@ -29,7 +29,7 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from . import fourier, pools, promotion, quantized, selections
 from .graphs import aten
-from .promotion import cast
+from .promotion import cast, once
 
 
 def _reduced(op):
@@ -82,13 +82,40 @@ def _var(x, dim=None, *, correction=None, keepdim=False):
     return aten.var.correction(x, None, correction=correction, keepdim=keepdim)
 
 
-def _arg(op):
+def _arg(op, sign):
+    """Return the decomposition of argmax (sign=1) or argmin (-1).
+
+    NaN is the extremum. TVM starts from the lowest number at -1, and drops NaN.
+    """
+
+    @once
     def decompose(x, dim=None, keepdim=False):
         if x.dim() == 0:
             return torch.zeros((), dtype=torch.int64)
-        return op(cast(x, torch.int8), dim, keepdim) if x.dtype == torch.bool else NotImplemented
+        keys = cast(x, torch.int8) if x.dtype == torch.bool else x
+        index = op(_keys(x, sign) if x.is_floating_point() else keys, dim, keepdim)
+        return torch.where(index < 0, 0, index)
 
     return decompose
+
+
+def _keys(x, sign=1):
+    """Return float64 in the order of a tensor, in which NaN exceeds (or with -1, is below) all."""
+    keys = cast(x, torch.float64)
+    others = torch.where(keys == sign * math.inf, sign * _LARGEST, keys)
+    return torch.where(aten.isnan.default(keys), sign * math.inf, others)
+
+
+_LARGEST = torch.finfo(torch.float64).max
+
+
+def _negated(x):
+    """Subtract integers without a sign from 0: TVM multiplies by -1."""
+    return NotImplemented if x.dtype.is_signed else x.new_zeros(()) - x
+
+
+def _cumprod(x, dim, *, dtype=None):
+    return cast(x.clone(), dtype or _total_type(x)) if x.dim() == 0 else NotImplemented
 
 
 def _cumsum(x, dim, *, dtype=None):
@@ -187,6 +214,7 @@ def _split_with_sizes(x, sizes, dim=0):
     return tuple(x.narrow(dim, end - size, size) for size, end in zip(sizes, ends))
 
 
+@once
 def _sort(x, dim=-1, descending=False):
     if x.dim() == 0 or statically_known_true(x.numel() == 0):
         return x.clone(), torch.zeros_like(x, dtype=torch.int64)
@@ -198,6 +226,7 @@ def _stable_sort(x, *, stable=None, dim=-1, descending=False):
     return aten.sort.default(x, dim, descending)
 
 
+@once
 def _topk(x, k, dim=-1, largest=True, sorted=True):
     """Sort the values where any order is right."""
     if k == 0:
@@ -212,19 +241,13 @@ def _ordered(x, dim, order):
 
     TVM sorts neither 8 bits nor booleans, and NaN anywhere. PyTorch's NaN exceeds infinity.
     """
-    if x.dtype in (torch.float64, torch.int32, torch.int64):
-        # Of keys: floats have been replaced.
-        return NotImplemented
+    if x.dtype in (torch.int32, torch.int64):
+        return order(x)
     if not x.is_floating_point():
         values, indices = order(cast(x, torch.int32))
         return cast(values, x.dtype), indices
-    keys = cast(x, torch.float64)
-    keys = torch.where(keys == math.inf, _ABOVE_FLOAT32, keys)
-    _, indices = order(torch.where(aten.isnan.default(keys), math.inf, keys))
+    _, indices = order(_keys(x))
     return aten.gather.default(x, dim, indices), indices
-
-
-_ABOVE_FLOAT32 = 2.0**1000
 
 
 def _extremum(value_of, index_of):
@@ -286,11 +309,12 @@ _DECOMPOSITIONS = {
     aten.any.default: _any,
     aten.any.dim: _any,
     aten.any.dims: _any,
-    aten.argmax.default: _arg(aten.argmax.default),
-    aten.argmin.default: _arg(aten.argmin.default),
+    aten.argmax.default: _arg(aten.argmax.default, 1),
+    aten.argmin.default: _arg(aten.argmin.default, -1),
     aten._cdist_forward.default: _cdist,
     aten._pdist_forward.default: _pdist,
     aten.cumsum.default: _cumsum,
+    aten.cumprod.default: _cumprod,
     aten.elu.default: _elu,
     aten.empty_like.default: _empty_like,
     aten.repeat.default: _repeat,
@@ -308,6 +332,7 @@ _DECOMPOSITIONS = {
     aten.max.dim: _extremum(aten.amax.default, aten.argmax.default),
     aten.min.dim: _extremum(aten.amin.default, aten.argmin.default),
     aten.native_group_norm.default: _group_norm,
+    aten.neg.default: _negated,
     aten.max_pool2d_with_indices.default: _unbatched(aten.max_pool2d_with_indices.default, 2),
     aten.max_pool3d_with_indices.default: _unbatched(aten.max_pool3d_with_indices.default, 3),
     aten.avg_pool1d.default: pools.average_1d,

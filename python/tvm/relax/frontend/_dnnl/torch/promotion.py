@@ -22,6 +22,7 @@ Each returns NotImplemented for calls that the importer reads as they are.
 from __future__ import annotations
 
 import functools
+import threading
 
 import torch
 
@@ -35,8 +36,6 @@ _BINARY = "bitwise_and bitwise_or bitwise_xor div fmod remainder".split()
 _ARITHMETIC = (
     *(getattr(getattr(aten, name), kind) for name in _BINARY for kind in ("Tensor", "Scalar")),
     aten.atan2.default,
-    aten.maximum.default,
-    aten.minimum.default,
 )
 
 
@@ -44,6 +43,23 @@ def cast(x, dtype):
     """Cast a tensor, and leave a number as it is."""
     is_other = isinstance(x, torch.Tensor) and x.dtype != dtype
     return aten._to_copy.default(x, dtype=dtype) if is_other else x
+
+
+def once(decompose):
+    """Return a decomposition that leaves what it calls itself to the importer."""
+    state = threading.local()
+
+    @functools.wraps(decompose)
+    def guarded(*args, **kwargs):
+        if getattr(state, "is_inside", False):
+            return NotImplemented
+        state.is_inside = True
+        try:
+            return decompose(*args, **kwargs)
+        finally:
+            state.is_inside = False
+
+    return guarded
 
 
 def _in_type(op, type_of):
@@ -185,8 +201,30 @@ def _mul(op):
     return decompose
 
 
+def _extremum(op, of_booleans):
+    """Return the decomposition of a maximum or minimum of two tensors, which NaN of either is."""
+
+    @once
+    def decompose(x, other):
+        dtype = torch.result_type(x, other)
+        if dtype == torch.bool:
+            return of_booleans(x, other)
+        operands = cast(x, dtype), cast(other, dtype)
+        result = op(*operands)
+        for each in operands if dtype.is_floating_point else ():
+            # TVM has no test of bfloat16.
+            nan = aten.isnan.default(cast(each, torch.float32) if dtype == torch.bfloat16 else each)
+            result = torch.where(nan, each, result)
+        return result
+
+    return decompose
+
+
 def _clamp(x, low=None, high=None):
-    """Clamp by a maximum and a minimum of tensors of one type; an upper bound wins."""
+    """Clamp by a maximum and a minimum of tensors of one type; an upper bound wins.
+
+    A single bound is a tensor: TVM's clip makes NaN of the infinity at the other end.
+    """
     bounds = [each for each in (low, high) if each is not None]
     dtype = functools.reduce(torch.promote_types, (torch.result_type(x, each) for each in bounds))
     is_plain = not any(isinstance(each, torch.Tensor) for each in bounds)
@@ -194,7 +232,7 @@ def _clamp(x, low=None, high=None):
         is_plain
         and x.dtype == dtype
         and dtype.is_floating_point
-        and (None in (low, high) or low <= high)
+        and (None not in (low, high) and low <= high)
     ):
         return NotImplemented
     x = cast(x, dtype)
@@ -237,6 +275,8 @@ DECOMPOSITIONS = {
     aten.mul.Scalar: _mul(aten.mul.Scalar),
     aten.div.Tensor_mode: _div_mode,
     aten.div.Scalar_mode: _div_mode,
+    aten.maximum.default: _extremum(aten.maximum.default, aten.logical_or.default),
+    aten.minimum.default: _extremum(aten.minimum.default, aten.logical_and.default),
     aten.clamp.default: _clamp,
     aten.clamp.Tensor: _clamp,
     aten.where.self: _where,

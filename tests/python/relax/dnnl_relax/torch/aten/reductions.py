@@ -1,11 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """Calls of reductions, sorts and scans."""
 
+import math
+
 import torch
 
 from dnnl_relax.torch.aten.draws import NAN, Call, b, f, i, t
 
 _X = f(2, 3, 4)
+# Rows without a number above the lowest, and NaN.
+_MASKED = t(
+    [-math.inf] * 4,
+    [-math.inf, torch.finfo(torch.float32).min, *[-math.inf] * 2],
+    [1, NAN, math.inf, NAN],
+    [math.inf] * 4,
+    [NAN] * 4,
+    [3, -math.inf, 5, 5],
+)
 
 
 def _reduced(*more, integers=True):
@@ -28,7 +39,11 @@ def _reduced(*more, integers=True):
 
 def _arg():
     calls = [Call(_X, 1), Call(_X, -1, True), Call(_X), Call(_X, None, True), Call(i(2, 3), 0)]
-    return [*calls, Call(f()), Call(t(1.0, 2.0, 2.0, 1.0), 0)]
+    calls += [Call(_MASKED.to(dtype), -1) for dtype in (torch.float64, torch.float16)]
+    lowest = [torch.full((2, 3), torch.iinfo(d).min, dtype=d) for d in (torch.uint8, torch.int32)]
+    calls += [Call(_MASKED), *(Call(x, 1) for x in lowest)]
+    special = [Call(_MASKED, 1), Call(-_MASKED, 1)]
+    return [*special, *calls, Call(f()), Call(t(1.0, 2.0, 2.0, 1.0), 0)]
 
 
 def _with_indices():
@@ -85,6 +100,8 @@ CALLS = {
         Call(i(3, 7), 1),
         Call(t(2.0, 1.0, 2.0, 1.0, 2.0), 0, True),
         Call(f()),
+        Call(_MASKED.double()),
+        Call(_MASKED.double(), -1, True),
     ],
     "topk.default": [
         Call(f(3, 9), 2),
@@ -93,6 +110,8 @@ CALLS = {
         Call(torch.randperm(12).reshape(3, 4), 2),
         Call(f(3, 4), 4),
         Call(f(3, 4), 0),
+        Call(t(1.0, NAN, math.inf, -math.inf).double(), 2),
+        Call(t(1.0, NAN, math.inf, -math.inf).double(), 2, -1, False),
     ],
     "cumsum.default": [
         Call(_X, 1),
