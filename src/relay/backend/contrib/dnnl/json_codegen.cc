@@ -27,11 +27,17 @@
 #include <tvm/ir/type.h>
 #include <tvm/relay/expr.h>
 #include <tvm/runtime/container/shape_tuple.h>
+#include <tvm/runtime/data_type.h>
+#include <tvm/runtime/ndarray.h>
 #include <tvm/runtime/registry.h>
 #include <tvm/tir/expr.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "../../../../runtime/contrib/dnnl/core/op_table.h"
@@ -114,6 +120,27 @@ void SetAttrs(const Call& kernel, const std::shared_ptr<JSONGraphNode>& node) {
   }
 }
 
+/*! \brief The data of a constant, which is in memory of the CPU. */
+std::string_view BytesOf(const runtime::NDArray& data) {
+  const char* begin = static_cast<const char*>(data->data) + data->byte_offset;
+  return {begin, runtime::GetDataSize(*data.operator->())};
+}
+
+/*! \brief Equal constants have equal samples, and few others have. */
+std::string SampleOf(const runtime::NDArray& data) {
+  constexpr size_t kBytes = 64;
+  const std::string_view bytes = BytesOf(data);
+  const size_t middle = bytes.size() / 2;
+  return std::to_string(bytes.size()) + ":" + std::string(bytes.substr(0, kBytes)) +
+         std::string(bytes.substr(middle, kBytes));
+}
+
+bool IsEqual(const runtime::NDArray& a, const runtime::NDArray& b) {
+  return runtime::TypeEqual(a->dtype, b->dtype) &&
+         std::equal(a->shape, a->shape + a->ndim, b->shape, b->shape + b->ndim) &&
+         BytesOf(a) == BytesOf(b);
+}
+
 /*! \brief Writes an op, or a composite, as one node. */
 class DNNLJSONSerializer : public JSONSerializer {
  public:
@@ -138,6 +165,17 @@ class DNNLJSONSerializer : public JSONSerializer {
     return AddNode(node, GetRef<Expr>(call));
   }
 
+  /*! \brief Equal constants are one node: a weight that several ops read is stored once. */
+  std::vector<JSONGraphNodeEntry> VisitExpr_(const ConstantNode* constant) final {
+    const runtime::NDArray& data = constant->data;
+    for (const auto& [known, entries] : constants_[SampleOf(data)]) {
+      if (IsEqual(known, data)) return entries;
+    }
+    const auto entries = JSONSerializer::VisitExpr_(constant);
+    constants_[SampleOf(data)].emplace_back(data, entries);
+    return entries;
+  }
+
  protected:
   int64_t FormatVersion() const final { return tvm::runtime::json::kJSONGraphTyped; }
 
@@ -148,6 +186,10 @@ class DNNLJSONSerializer : public JSONSerializer {
 
  private:
   const int num_threads_;
+  /*! \brief By their samples, the constants that have nodes, with the entries of these. */
+  std::unordered_map<std::string,
+                     std::vector<std::pair<runtime::NDArray, std::vector<JSONGraphNodeEntry>>>>
+      constants_;
 };
 
 /*!

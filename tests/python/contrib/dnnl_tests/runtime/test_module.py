@@ -128,6 +128,27 @@ def test_the_graph_json_has_no_constants_and_names_what_is_fused():
 
 
 @json_only
+def test_equal_constants_are_stored_once():
+    """As importers write a weight that several ops read: one constant for each."""
+    first, second = rand(8, 8), rand(8, 8, seed=1)
+    second[:7] = first[:7]
+    x = relay.var("x", shape=(4, 8))
+    expr = x
+    for weight in (first, second, first, second):
+        expr = relay.tanh(relay.nn.dense(expr, relay.const(weight.copy())))
+    runner = testing.Runner(
+        testing.build(dnnl.partition_for_dnnl(tvm.IRModule.from_expr(expr), prune=False))
+    )
+    data = want = rand(4, 8, seed=2)
+    for weight in (first, second, first, second):
+        want = np.tanh(want @ weight.T)
+    testing.assert_close(runner({"x": data}), [want], RTOL)
+    (module,) = testing.dnnl_modules(runner.lib)
+    kinds = [node["op"] for node in json.loads(module.get_source("json"))["nodes"]]
+    assert kinds.count("const") == 2 and kinds.count("kernel") == 4
+
+
+@json_only
 def test_weights_are_held_once_when_they_need_no_packing():
     """The arena shares memory between intermediates whose lives do not overlap."""
     x, w = var("x", X), var("w", W)
