@@ -11,7 +11,9 @@ imported when it is needed: not to load and run a library.
 import ctypes
 import importlib
 import importlib.util
+import math
 import re
+import struct
 import sys
 from pathlib import Path
 
@@ -131,10 +133,23 @@ def _load_library():
             "copy of tvm_dnnl is loaded. Use one of them."
         )
     path = Path(_built_with.__file__).with_name("libtvm_dnnl_relax.so")
+    for each in (path, path.with_name("libdnnl.so.3")):
+        if each.is_file() and _is_cut_off(each):
+            raise ImportError(f"{each} is cut off: install tvm_dnnl again")
     try:
         return ctypes.CDLL(str(path))
     except OSError as error:
         raise ImportError(f"{path} cannot be opened: {error}. {_remedy(str(error))}") from error
+
+
+def _is_cut_off(path):
+    """Whether a library ends before its table of sections: opening it would end the process."""
+    with path.open("rb") as file:
+        header = file.read(64)
+    if len(header) < 64:
+        return True
+    (begin,) = struct.unpack_from("<Q", header, 40)
+    return path.stat().st_size < begin + math.prod(struct.unpack_from("<2H", header, 58))
 
 
 def _remedy(error):
@@ -146,6 +161,8 @@ def _remedy(error):
         )
     if "libgomp" in error:
         return "Install GNU OpenMP: `apt-get install libgomp1` (Debian, Ubuntu)"
+    if "No such file" in error:
+        return "Install tvm_dnnl again"
     return _advice()
 
 
@@ -221,7 +238,8 @@ def __getattr__(name):
         return list(api)
     if name in api:
         return api[name]
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    why = ", because TVM_USE_RUNTIME_LIB is set: TVM has no compiler" if _is_runtime_only() else ""
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}{why}")
 
 
 def __dir__():

@@ -110,7 +110,10 @@ def make_options(
     if not mod_name:
         raise ValueError("mod_name must not be empty; it is the prefix of the partitions' names")
     given = {key: value for key, value in given.items() if value is not None}
-    environment = {"strict": True} if os.environ.get("TVM_DNNL_STRICT") == "1" else {}
+    said = os.environ.get("TVM_DNNL_STRICT") or "0"
+    if said not in ("0", "1"):
+        raise ValueError(f"TVM_DNNL_STRICT must be 0 or 1, not {said!r}")
+    environment = {"strict": True} if said == "1" else {}
     chosen = {**DEFAULTS, **_of_bf16(dict(context or {})), **environment, **_of_bf16(given)}
     for name, default in DEFAULTS.items():
         if isinstance(default, bool) and not isinstance(chosen[name], bool):

@@ -194,6 +194,9 @@ def test_strict_by_environment(monkeypatch):
             tvm_dnnl.compile(mod, strict=strict)
     with pytest.warns(PartitionWarning):
         tvm_dnnl.partition_for_dnnl(mod, strict=False)
+    monkeypatch.setenv("TVM_DNNL_STRICT", "yes")
+    with pytest.raises(ValueError, match="TVM_DNNL_STRICT must be 0 or 1, not 'yes'"):
+        tvm_dnnl.partition_for_dnnl(mod)
 
 
 @pytest.mark.parametrize("name", ["nn.group_norm", "nn.conv2d"])

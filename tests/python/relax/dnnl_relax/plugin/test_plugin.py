@@ -137,6 +137,15 @@ def test_without_the_library_of_onednn(tmp_path):
     assert "install tvm_dnnl again, or put the folder of a libdnnl.so.3" in said
 
 
+@pytest.mark.parametrize("size", [0, 99_999, None])
+def test_a_library_that_is_cut_off(size, tmp_path):
+    """Opening it would end the process with SIGBUS."""
+    program = copied(tmp_path)
+    path = tmp_path / "tvm_dnnl" / LAYOUT.library.name
+    os.truncate(path, path.stat().st_size - 1 if size is None else size)
+    assert f"{path.name} is cut off: install tvm_dnnl again" in refused(tmp_path, program)
+
+
 @pytest.mark.parametrize("abi", [(0, 1, 999), (0, 0, 9), (1, 0, 0)])
 def test_another_abi_of_tvm_ffi(tmp_path, abi):
     """It is refused before the library registers anything: a mismatch is silent or a crash."""
@@ -311,6 +320,10 @@ def test_runtime_without_a_compiler(tmp_path):
     program = (
         "import sys, numpy, tvm, tvm_dnnl\n"
         "assert tvm._RUNTIME_ONLY and not hasattr(tvm_dnnl, 'partition_for_dnnl')\n"
+        "try:\n"
+        "    tvm_dnnl.compile\n"
+        "except AttributeError as error:\n"
+        "    assert 'TVM_USE_RUNTIME_LIB is set' in str(error)\n"
         "assert 'load_model' in dir(tvm_dnnl) and tvm_dnnl.dnnl_version()\n"
         "model = tvm_dnnl.load_model(sys.argv[1])\n"
         "numpy.save(sys.argv[2], model(numpy.ones((2, 6, 9, 9), 'float32')))"
