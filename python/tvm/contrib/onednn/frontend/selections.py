@@ -49,8 +49,11 @@ def _non_max_suppression(node: NodeInfo):
 
 
 def _index_of_extremum(op: str, node: NodeInfo):
-    """Bound the index, which TVM finds nowhere if all elements are infinite, lowest or NaN."""
-    if node.opset < 9 or not node.has_type(0) or node.dtype(0).kind in "iub":
+    """Bound the index, which TVM finds nowhere if all elements are infinite, lowest or NaN.
+
+    The lowest number of uint8 is 0.
+    """
+    if node.opset < 9 or not node.has_type(0):
         return None
     is_last = node.attrs.get("select_last_index", 0)
     bound = node.shape(0)[node.attrs.get("axis", 0)] if is_last else 1

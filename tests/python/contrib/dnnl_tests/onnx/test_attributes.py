@@ -277,3 +277,11 @@ def test_index_of_an_extremum_of_masked_rows(op, sign, is_last):
     x = sign * np.float32([[1, 3, 3], [-np.inf] * 3, [lowest] * 3, [-np.inf, 0, -np.inf]])
     node = helper.make_node(op, ["x"], ["y"], axis=1, keepdims=0, select_last_index=is_last)
     assert results([node], {"x": x}).tolist() == ([2, 2, 2, 1] if is_last else [1, 0, 0, 1])
+
+
+@pytest.mark.parametrize("op, value", [("ArgMax", 0), ("ArgMin", 255)])
+def test_index_of_an_extremum_of_bytes(op, value):
+    """TVM starts from the lowest number of the type, here 0, and from -1."""
+    x = np.array([[value] * 3, [value, 7, value]], "uint8")
+    node = helper.make_node(op, ["x"], ["y"], axis=1, keepdims=0)
+    assert results([node], {"x": x}).tolist() == [0, 1]

@@ -286,3 +286,10 @@ def test_index_of_an_extremum_of_masked_rows(op, sign, is_last):
     x = sign * np.float32([[1, 3, 3], [-np.inf] * 3, [lowest] * 3, [-np.inf, 0, -np.inf]])
     wanted = np.array([2, 2, 2, 1] if is_last else [1, 0, 0, 1])
     check(op, {"x": x}, wanted, opset=13, axis=1, keepdims=0, select_last_index=is_last)
+
+
+@pytest.mark.parametrize("op, value", [("ArgMax", 0), ("ArgMin", 255)])
+def test_index_of_an_extremum_of_bytes(op, value):
+    """TVM starts from the lowest number of the type, here 0, and from -1."""
+    x = np.array([[value] * 3, [value, 7, value]], "uint8")
+    check(op, {"x": x}, np.array([0, 1]), opset=13, axis=1, keepdims=0)
