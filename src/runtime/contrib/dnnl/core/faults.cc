@@ -278,8 +278,7 @@ const std::vector<Fault>& Faults() {
        "a fused sum",
        30200, 0, kNext, "seen on AVX-512, AVX512_BF16 and AVX512_FP16", KeepsSumsInResult},
       {"convolutions by GEMM, such as row-major ones with few channels in each group, make 0 of "
-       "NaN "
-       "in a fused sigmoid",
+       "NaN in a fused sigmoid",
        30200, 0, "not fused", "seen on AVX2", DropsNaN},
       {"matmuls in int8 on AVX2-VNNI keep the zero point of the weights in a register that holds "
        "sums",
