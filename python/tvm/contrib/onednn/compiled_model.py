@@ -18,6 +18,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import math
 import os
@@ -186,28 +187,17 @@ class CompiledModel:
 
 _models: weakref.WeakSet[CompiledModel] = weakref.WeakSet()
 _fork_lock = threading.RLock()
-_held: list = []
+_held = contextlib.ExitStack()
 
 
 def _hold_models() -> None:
     """Wait until no other thread runs a model, whose executor a fork would copy half-way."""
-    _fork_lock.acquire()
-    _held.append(_fork_lock)
+    _held.enter_context(_fork_lock)
     for model in list(_models):
-        model._lock.acquire()
-        _held.append(model._lock)
+        _held.enter_context(model._lock)
 
 
-def _release_models() -> None:
-    locks = _held[::-1]
-    _held.clear()
-    for lock in locks:
-        lock.release()
-
-
-os.register_at_fork(
-    before=_hold_models, after_in_parent=_release_models, after_in_child=_release_models
-)
+os.register_at_fork(before=_hold_models, after_in_parent=_held.close, after_in_child=_held.close)
 
 
 def text_of_sizes(sizes: Iterable[str]) -> str:

@@ -51,7 +51,8 @@ def reduce(name, convert, inputs, attrs, params):
     Those of all releases drop the elementwise part of a reduction of no axes.
     """
     axes = inputs[1] if len(inputs) > 1 else None
-    if not infer_shape(inputs[0]):
+    shape = infer_shape(inputs[0])
+    if not shape:
         # TVM gives a scalar a dimension.
         return _OF_ELEMENTS.get(name, _op.copy)(inputs[0])
     if axes is not None and not isinstance(axes, _expr.Constant):
@@ -59,19 +60,18 @@ def reduce(name, convert, inputs, attrs, params):
     numbers = list(attrs.get("axes") or ()) if axes is None else axes.data.numpy().tolist()
     if attrs.get("noop_with_empty_axes", 0) and not numbers:
         return _OF_ELEMENTS.get(name, _op.copy)(inputs[0])
-    shape = infer_shape(inputs[0])
     # TVM divides a mean by the sizes of repeated axes, too.
     numbers = list(dict.fromkeys(axis % len(shape) for axis in numbers))
     if any(isinstance(size, int) and size == 0 for size in shape):
-        return _reduction_of_nothing(name, inputs[0], numbers, attrs.get("keepdims", 1))
+        return _of_nothing(name, inputs[0], shape, numbers, attrs.get("keepdims", 1))
     kept = {key: attrs[key] for key in attrs if key != "noop_with_empty_axes"}
     kept.update({"axes": numbers} if numbers else {})
     return convert(type(inputs)(inputs[:1]), kept, params)
 
 
-def _reduction_of_nothing(name, data, axes, keepdims):
+def _of_nothing(name, data, shape, axes, keepdims):
     """Return what an empty tensor is reduced to: TVM divides by a size, or has finite limits."""
-    shape, dtype = infer_shape(data), infer_type(data).checked_type.dtype
+    dtype = infer_type(data).checked_type.dtype
     axes = axes or range(len(shape))
     sizes = [
         1 if axis in axes else size

@@ -168,12 +168,11 @@ class DNNLJSONSerializer : public JSONSerializer {
   /*! \brief Equal constants are one node: a weight that several ops read is stored once. */
   std::vector<JSONGraphNodeEntry> VisitExpr_(const ConstantNode* constant) final {
     const runtime::NDArray& data = constant->data;
-    for (const auto& [known, entries] : constants_[SampleOf(data)]) {
+    auto& alike = constants_[SampleOf(data)];
+    for (const auto& [known, entries] : alike) {
       if (IsEqual(known, data)) return entries;
     }
-    const auto entries = JSONSerializer::VisitExpr_(constant);
-    constants_[SampleOf(data)].emplace_back(data, entries);
-    return entries;
+    return alike.emplace_back(data, JSONSerializer::VisitExpr_(constant)).second;
   }
 
  protected:

@@ -201,7 +201,7 @@ def _mul(op):
     return decompose
 
 
-def _extremum(op, of_booleans):
+def _nan_extremum(op, of_booleans):
     """Return the decomposition of a maximum or minimum of two tensors, which NaN of either is."""
 
     @once
@@ -232,7 +232,8 @@ def _clamp(x, low=None, high=None):
         is_plain
         and x.dtype == dtype
         and dtype.is_floating_point
-        and (None not in (low, high) and low <= high)
+        and None not in (low, high)
+        and low <= high
     ):
         return NotImplemented
     x = cast(x, dtype)
@@ -275,8 +276,8 @@ DECOMPOSITIONS = {
     aten.mul.Scalar: _mul(aten.mul.Scalar),
     aten.div.Tensor_mode: _div_mode,
     aten.div.Scalar_mode: _div_mode,
-    aten.maximum.default: _extremum(aten.maximum.default, aten.logical_or.default),
-    aten.minimum.default: _extremum(aten.minimum.default, aten.logical_and.default),
+    aten.maximum.default: _nan_extremum(aten.maximum.default, aten.logical_or.default),
+    aten.minimum.default: _nan_extremum(aten.minimum.default, aten.logical_and.default),
     aten.clamp.default: _clamp,
     aten.clamp.Tensor: _clamp,
     aten.where.self: _where,
