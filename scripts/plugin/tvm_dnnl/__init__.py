@@ -17,7 +17,14 @@ import struct
 import sys
 from pathlib import Path
 
-from . import _built_with
+try:
+    from . import _built_with
+except ImportError as _error:
+    raise ImportError(
+        f"{Path(__file__).parent} is not an installed tvm_dnnl: it has no _built_with.py, which "
+        "the build writes. Install it (`pip install .` in the checkout), and take the folder that "
+        "holds it out of PYTHONPATH"
+    ) from _error
 
 #: That of this project, whose wheels have it in their names.
 __version__ = "0.1.0"
@@ -210,6 +217,7 @@ if _LIBRARY is None:
         sys.modules["tvm_ffi"].register_global_func(_CODEGEN, _compile_partitions)
         for _name in (
             "interrupts",
+            "environment",
             "progress",
             "compiler_lock",
             "export",

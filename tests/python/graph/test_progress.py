@@ -76,6 +76,9 @@ def test_it_can_be_silent(monkeypatch, capsys):
     with progress.step("compile"):
         progress.note("import Conv", 1, 2)
     assert lines(capsys) == []
+    monkeypatch.setenv("TVM_DNNL_PROGRESS", "no")
+    with pytest.raises(ValueError, match="TVM_DNNL_PROGRESS must be 0 or 1, not 'no'"):
+        progress.step("compile")
 
 
 def test_a_closed_stream_fails_no_call(monkeypatch):

@@ -243,7 +243,7 @@ def _digest_of(texts: Iterable[str | bytes]) -> str:
     digest = hashlib.sha256()
     for data in texts:
         # With its length: two texts are not another two.
-        data = data.encode() if isinstance(data, str) else data
+        data = data.encode(errors="surrogateescape") if isinstance(data, str) else data
         digest.update(len(data).to_bytes(8, "little"))
         digest.update(data)
     return digest.hexdigest()
@@ -312,14 +312,14 @@ def _python_in(folder: Path) -> str:
     digest = hashlib.sha256()
     # An editor's lock file beside them may be a link to nowhere.
     for path in sorted(filter(Path.is_file, folder.rglob("*.py"))):
-        digest.update(f"{path.relative_to(folder)} {_digest(path)}\n".encode())
+        digest.update(os.fsencode(f"{path.relative_to(folder)} {_digest(path)}\n"))
     return digest.hexdigest()
 
 
 def _lines(path: str) -> list[str]:
     """Return the lines of a file, none if it is not there."""
     try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read().splitlines()
+        with open(path, "rb") as file:
+            return os.fsdecode(file.read()).splitlines()
     except OSError:
         return []

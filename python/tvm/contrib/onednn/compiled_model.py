@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .environment import utf8_path
 from .export import export_library
 
 if TYPE_CHECKING:
@@ -299,7 +300,7 @@ def load_library(path: str | os.PathLike, load_shared: Callable, load_other: Cal
         status = os.fstat(file.fileno())
     if not is_shared and not path.endswith(".so"):
         return load_other(path)
-    return load_shared(_name_of_file(path, (status.st_dev, status.st_ino)))
+    return load_shared(utf8_path(_name_of_file(path, (status.st_dev, status.st_ino))))
 
 
 # The offset of the type in the header of an ELF file, and that of shared libraries.

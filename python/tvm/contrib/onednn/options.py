@@ -20,11 +20,11 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import os
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 
 from . import cpu
+from .environment import is_on
 
 DEFAULTS = {
     "prune": True,
@@ -110,10 +110,7 @@ def make_options(
     if not mod_name:
         raise ValueError("mod_name must not be empty; it is the prefix of the partitions' names")
     given = {key: value for key, value in given.items() if value is not None}
-    said = os.environ.get("TVM_DNNL_STRICT") or "0"
-    if said not in ("0", "1"):
-        raise ValueError(f"TVM_DNNL_STRICT must be 0 or 1, not {said!r}")
-    environment = {"strict": True} if said == "1" else {}
+    environment = {"strict": True} if is_on("TVM_DNNL_STRICT", False) else {}
     chosen = {**DEFAULTS, **_of_bf16(dict(context or {})), **environment, **_of_bf16(given)}
     for name, default in DEFAULTS.items():
         if isinstance(default, bool) and not isinstance(chosen[name], bool):

@@ -42,12 +42,14 @@ def step(label: str):
     """Return a context manager for a call of the API, which is silent if it ends soon.
 
     Within another step, the label is a note of that one. With ``TVM_DNNL_PROGRESS=0`` in the
-    environment, calls of the API are always silent.
+    environment, calls of the API are always silent; another value than 0 and 1 is a ValueError.
     """
     if _current.get() is not None:
         note(label)
         return contextlib.nullcontext()
-    if os.environ.get("TVM_DNNL_PROGRESS") == "0" or sys.stderr is None:
+    from .environment import is_on  # `dev.py` loads this file alone
+
+    if not is_on("TVM_DNNL_PROGRESS", True) or sys.stderr is None:
         return contextlib.nullcontext()
     return _Step(Console(), f"oneDNN: {label}", PATIENCE, is_silent_before=True)
 

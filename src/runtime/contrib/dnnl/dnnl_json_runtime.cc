@@ -62,8 +62,10 @@ class DNNLJSONRuntime : public JSONRuntimeBase {
   void Init(const Array<NDArray>& consts) final {
     // Where TVM was compiled for OpenMP, its kernels are to find the threads of oneDNN. Once is
     // enough for all modules.
-    [[maybe_unused]] static const bool is_shared =
-        ShareThreads(reinterpret_cast<const void*>(&TVMBackendParallelLaunch));
+    WithTVMErrors([]() {
+      [[maybe_unused]] static const bool is_shared =
+          ShareThreads(reinterpret_cast<const void*>(&TVMBackendParallelLaunch));
+    });
     CheckConstants(consts);
     Graph graph = ReadGraph();
     for (size_t i = 0; i < graph.constants.size(); ++i) Bind(consts[i], &graph.constants[i]);

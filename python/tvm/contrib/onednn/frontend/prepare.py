@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Optional, Union
 
 import numpy as np
 
+from ..environment import utf8_path
 from .fold import fold
 from .messages import check_model
 from .protobuf import clone, fixed_size, initializer_names
@@ -112,7 +113,8 @@ def load(model) -> onnx.ModelProto:
         raise TypeError(f"the model must be a file or an ONNX model, not {type(model).__name__}")
     path = os.fspath(model)
     try:
-        loaded = onnx.load(path)
+        loaded = onnx.load(path, load_external_data=False)
+        onnx.load_external_data_for_model(loaded, utf8_path(os.path.dirname(path)))
     except DecodeError as error:
         raise ValueError(f"{path} is not an ONNX model: {_hint(path) or error}") from error
     if not loaded.HasField("graph"):

@@ -19,7 +19,7 @@
 
 /*!
  * \file src/runtime/contrib/dnnl/core/environment.cc
- * \brief Numbers that the environment says.
+ * \brief Numbers and switches that the environment says.
  */
 #include "environment.h"
 
@@ -39,6 +39,14 @@ int NumberFromEnvironment(const char* variable, const char* what, int max) {
       << variable << " must be a number of " << what << " from 1 to " << max << ", but is \""
       << text << "\"";
   return static_cast<int>(value);
+}
+
+bool IsOnInEnvironment(const char* variable) {
+  const char* text = std::getenv(variable);
+  if (text == nullptr || *text == '\0') return true;
+  CORE_CHECK((*text == '0' || *text == '1') && text[1] == '\0')
+      << variable << " must be 0 or 1, but is \"" << text << "\"";
+  return *text == '1';
 }
 
 }  // namespace tvm::runtime::contrib::dnnl_backend

@@ -19,7 +19,7 @@
 
 /*!
  * \file src/runtime/contrib/dnnl/core/environment.h
- * \brief Numbers that the environment says.
+ * \brief Numbers and switches that the environment says.
  */
 #ifndef TVM_RUNTIME_CONTRIB_DNNL_CORE_ENVIRONMENT_H_
 #define TVM_RUNTIME_CONTRIB_DNNL_CORE_ENVIRONMENT_H_
@@ -32,6 +32,9 @@ namespace tvm::runtime::contrib::dnnl_backend {
  * \param what What is counted, for the error that says that the text is no number from 1 to `max`.
  */
 int NumberFromEnvironment(const char* variable, const char* what, int max);
+
+/*! \brief Whether a variable is 1, or not set; an error if it is neither 0 nor 1. */
+bool IsOnInEnvironment(const char* variable);
 
 }  // namespace tvm::runtime::contrib::dnnl_backend
 

@@ -100,10 +100,10 @@ def test_other_threads_run_the_plan_too(default_threads):
         testing.assert_close(output, expected, RTOL)
 
 
-def environment_says(value):
+def environment_says(value, variable="TVM_DNNL_NUM_THREADS"):
     """Return what a new process prints that asks for the number of threads."""
     code = "from tvm.relay.op.contrib import dnnl; print(dnnl.num_threads())"
-    environ = {**os.environ, "TVM_DNNL_NUM_THREADS": value}
+    environ = {**os.environ, variable: value}
     done = subprocess.run(
         [sys.executable, "-c", code], env=environ, capture_output=True, text=True, check=False
     )
@@ -119,6 +119,11 @@ def test_an_environment_that_makes_no_sense(value):
     _, error = environment_says(value)
     text = f'TVM_DNNL_NUM_THREADS must be a number of threads from 1 to 4096, but is "{value}"'
     assert text in error
+
+
+def test_a_switch_is_0_or_1():
+    _, error = environment_says("off", "TVM_DNNL_TEAM")
+    assert 'TVM_DNNL_TEAM must be 0 or 1, but is "off"' in error
 
 
 FORK = """

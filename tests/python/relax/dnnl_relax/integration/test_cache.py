@@ -5,6 +5,8 @@ How a library is written as a whole, the tests of the Relay side show: the code 
 """
 
 import os
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -168,6 +170,32 @@ def test_a_file_with_external_data(tmp_path):
     np.testing.assert_allclose(results[1], 2 * results[0], rtol=1e-5, atol=1e-6)
     np.testing.assert_array_equal(results[2], results[0])
     assert len(list((tmp_path / "cache").iterdir())) == 2
+
+
+IN_ASCII = """
+import sys, numpy as np, tvm_dnnl
+
+path, folder, library = sys.argv[1:]
+tvm_dnnl.compile(path, prune=False).export_library(library)
+for model in (tvm_dnnl.load_model(library), tvm_dnnl.cached_model(path, folder=folder)):
+    print(model(np.ones((2, 8), "float32")).shape)
+"""
+
+
+def test_names_that_the_locale_cannot_encode(tmp_path):
+    """Python reads them as bytes; C++ has them in UTF-8."""
+    folder = tmp_path / "d\u00e4ta"
+    folder.mkdir()
+    onnx_file(folder / "model.onnx", external=True)
+    paths = [str(folder / name) for name in ("model.onnx", "cache", "model.so")]
+    done = subprocess.run(
+        [sys.executable, "-X", "utf8=0", "-c", IN_ASCII, *paths],
+        env={**os.environ, "LC_ALL": "C"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.splitlines()) == 2
 
 
 @pytest.mark.parametrize("external", [False, True])

@@ -132,9 +132,12 @@ def copied(tmp_path):
 
 def test_without_the_library_of_onednn(tmp_path):
     """A package that was copied elsewhere without it."""
-    said = refused(tmp_path, copied(tmp_path))
+    program = copied(tmp_path)
+    said = refused(tmp_path, program)
     assert "libdnnl.so.3: cannot open shared object file" in said
     assert "install tvm_dnnl again, or put the folder of a libdnnl.so.3" in said
+    (tmp_path / "tvm_dnnl/_built_with.py").unlink()  # as in the sources, which PYTHONPATH may name
+    assert "is not an installed tvm_dnnl: it has no _built_with.py" in refused(tmp_path, program)
 
 
 @pytest.mark.parametrize("size", [0, 99_999, None])
@@ -151,8 +154,7 @@ def test_another_abi_of_tvm_ffi(tmp_path, abi):
     """It is refused before the library registers anything: a mismatch is silent or a crash."""
     program = copied(tmp_path)
     (tmp_path / "tvm_dnnl/_built_with.py").write_text(f"TVM_FFI_ABI = {abi}")
-    here = ".".join(map(str, tvm_dnnl._built_with.TVM_FFI_ABI))
-    name = ".".join(map(str, abi))
+    name, here = (".".join(map(str, each)) for each in (abi, tvm_dnnl._built_with.TVM_FFI_ABI))
     said = refused(tmp_path, program)
     assert f"compiled for tvm-ffi {name}, but" in said and f"has the ABI of {here}" in said
 

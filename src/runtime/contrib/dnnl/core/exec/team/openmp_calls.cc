@@ -44,6 +44,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "../../environment.h"
 #include "../../library.h"
 #include "own_team.h"
 #include "team.h"
@@ -285,12 +286,12 @@ std::pair<ElfW(Addr), ElfW(Addr)> Relro(const link_map& map) {
 
 /*! \brief Whether the user leaves it to us how threads wait, and where they run. */
 bool IsWanted() {
+  if (!IsOnInEnvironment("TVM_DNNL_TEAM")) return false;
   for (const char* variable :
        {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY"}) {
     if (std::getenv(variable) != nullptr) return false;
   }
-  const char* said = std::getenv("TVM_DNNL_TEAM");
-  return said == nullptr || std::strcmp(said, "0") != 0;
+  return true;
 }
 
 /*! \brief Find GNU OpenMP's functions by way of a library that was linked with it. */
