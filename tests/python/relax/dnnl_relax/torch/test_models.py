@@ -369,3 +369,13 @@ def test_experts_of_counted_rows():
     """The sizes of the parts depend on the values of tensors, those of the products do not."""
     _, kinds = check(CountedParts().eval(), *((torch.randn(9, 8),) for _ in range(2)), prune=False)
     assert kinds["dnnl.expert_dense"] == 1
+
+
+@pytest.mark.parametrize("rank", [2, 3])
+def test_adaptive_pools_of_unequal_windows(rank):
+    """Windows that begin at 0, 1, 3, 4 and 6 of 8 elements, which no pool of oneDNN has."""
+    conv, pool = getattr(nn, f"Conv{rank}d"), getattr(nn, f"AdaptiveAvgPool{rank}d")
+    model = nn.Sequential(conv(2, 4, 3), pool((5, 4, 3)[:rank]), conv(4, 3, 2)).eval()
+    call = (torch.randn(2, 2, *(10, 12, 9)[:rank]),)
+    (offloaded, total, count), _ = check(model, call)
+    assert (offloaded, count) == (total, 1)

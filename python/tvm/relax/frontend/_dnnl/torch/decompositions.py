@@ -338,7 +338,8 @@ _DECOMPOSITIONS = {
     aten.avg_pool1d.default: pools.average_1d,
     aten.avg_pool2d.default: pools.average(aten.avg_pool2d.default, 2),
     aten.avg_pool3d.default: pools.average(aten.avg_pool3d.default, 3),
-    aten._adaptive_avg_pool2d.default: _unbatched(aten._adaptive_avg_pool2d.default, 2),
+    aten._adaptive_avg_pool2d.default: pools.adaptive_average(aten._adaptive_avg_pool2d.default, 2),
+    aten._adaptive_avg_pool3d.default: pools.adaptive_average(aten._adaptive_avg_pool3d.default, 3),
     **{op: _reduced(op) for op in _REDUCTIONS},
 }
 

@@ -18,6 +18,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import torch
@@ -102,6 +103,38 @@ def window_count(size, kernel, stride, padding, ceil_mode) -> int:
     count = (-(-span // stride) if ceil_mode else span // stride) + 1
     # PyTorch drops a window that begins in the padding after the image.
     return count - bool(ceil_mode and (count - 1) * stride >= size + padding)
+
+
+def adaptive_average(op, rank):
+    """Return the decomposition of an adaptive average pool over the last `rank` dimensions.
+
+    oneDNN has pools of equal windows only: others are products with the weights of each element.
+    """
+
+    def decompose(x, outputs):
+        if x.dim() == rank + 1:
+            return op(x.unsqueeze(0), outputs).squeeze(0)
+        sizes = x.shape[2:]
+        if not all(isinstance(size, int) and size for size in (*sizes, *outputs, x.numel())):
+            return NotImplemented
+        if all(map(_has_equal_windows, sizes, outputs)):
+            return NotImplemented
+        for axis, (size, count) in enumerate(zip(sizes, outputs), 2 - x.dim()):
+            places, windows = torch.arange(size)[:, None], torch.arange(count)
+            begins, ends = windows * size // count, ((windows + 1) * size + count - 1) // count
+            counted = cast((places >= begins) & (places < ends), x.dtype)
+            x = (x.movedim(axis, -1) @ (counted / (ends - begins))).movedim(-1, axis)
+        return x
+
+    return decompose
+
+
+def _has_equal_windows(size: int, count: int) -> bool:
+    """Whether the windows of an adaptive pool have one size, and lie at even distances."""
+    begins = [i * size // count for i in range(count)]
+    sizes = {-(-(i + 1) * size // count) - begin for i, begin in enumerate(begins)}
+    steps = {after - before for before, after in itertools.pairwise(begins)}
+    return len(sizes) == 1 and len(steps) <= 1 and 0 not in steps
 
 
 class _Axis:
