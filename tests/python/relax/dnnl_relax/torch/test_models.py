@@ -349,26 +349,36 @@ def test_multiples_of_open_sizes():
 class CountedParts(nn.Module):
     """Experts as JetMoE has them: each multiplies as many of the sorted rows as have chosen it."""
 
-    def __init__(self):
+    def __init__(self, order_is_read):
         super().__init__()
-        self.router = nn.Linear(8, 4, bias=False)
-        self.weight = nn.Parameter(torch.randn(4, 6, 8))
+        self.router, self.order_is_read = nn.Linear(8, 4, bias=False), order_is_read
+        self.first = nn.Parameter(torch.randn(4, 6, 8))
+        self.second = nn.Parameter(torch.randn(4, 5, 6))
 
     def forward(self, x):
         scores, chosen = self.router(x).topk(2, dim=1)
         counts = torch.zeros(x.shape[0], 4).scatter(1, chosen, 1).long().sum(0).tolist()
         order = chosen.flatten().sort(0)[1]
         rows = order.div(2, rounding_mode="trunc")
-        parts = x[rows].split(counts, dim=0)
-        parts = [nn.functional.linear(part, self.weight[k]) for k, part in enumerate(parts)]
-        weighted = torch.cat(parts, dim=0) * scores.flatten()[order][:, None]
-        return torch.zeros(x.shape[0], 6).index_add(0, rows, weighted)
+
+        def products(x, weight):
+            parts = enumerate(x.split(counts, dim=0))
+            return torch.cat([nn.functional.linear(part, weight[k]) for k, part in parts], dim=0)
+
+        pairs = torch.zeros(2 * x.shape[0], 6).index_add(0, order, products(x[rows], self.first))
+        pairs = products(pairs.tanh()[order], self.second) * scores.flatten()[order][:, None]
+        result = torch.zeros(x.shape[0], 5).index_add(0, rows, pairs)
+        return (result, order.sum()) if self.order_is_read else result
 
 
-def test_experts_of_counted_rows():
+@pytest.mark.parametrize("order_is_read", [False, True])
+def test_experts_of_counted_rows(order_is_read):
     """The sizes of the parts depend on the values of tensors, those of the products do not."""
-    _, kinds = check(CountedParts().eval(), *((torch.randn(9, 8),) for _ in range(2)), prune=False)
-    assert kinds["dnnl.expert_dense"] == 1
+    model, calls = CountedParts(order_is_read).eval(), [(torch.randn(9, 8),) for _ in range(2)]
+    (offloaded, total, count), kinds = check(model, *calls, prune=False)
+    assert kinds["dnnl.expert_dense"] == 2
+    # Nothing is sorted unless something else reads the order.
+    assert order_is_read or (offloaded, count) == (total, 1)
 
 
 @pytest.mark.parametrize("rank", [2, 3])
