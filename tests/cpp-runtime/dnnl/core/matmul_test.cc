@@ -107,6 +107,14 @@ TEST(DNNLMatMul, OfRowsIsThePrimitiveWithBlockedCode) {
   EXPECT_EQ(KindOf(MatMulGraph("nn.dense", true, 80)), "inner_product");
 }
 
+TEST(DNNLMatMul, OfLargeRowsIsNoConvolution) {
+  constexpr int64_t kEven = 400'000 / kSummed / 2 * 2 + 2;
+  const bool has_convolution = BlockedKind() == "convolution";
+  const std::string even = has_convolution ? "inner_product" : "matmul";
+  EXPECT_EQ(KindOf(MatMulGraph("nn.dense", true, kEven)), even);
+  EXPECT_EQ(KindOf(MatMulGraph("nn.dense", true, kEven + 1)), "matmul");
+}
+
 /*! \brief Small integers, whose sums of products are exact. */
 std::vector<float> SmallNumbers(const Shape& shape, int64_t modulus) {
   std::vector<float> values(NumElements(shape));
