@@ -293,3 +293,12 @@ def test_index_of_an_extremum_of_bytes(op, value):
     """TVM starts from the lowest number of the type, here 0, and from -1."""
     x = np.array([[value] * 3, [value, 7, value]], "uint8")
     check(op, {"x": x}, np.array([0, 1]), opset=13, axis=1, keepdims=0)
+
+
+@pytest.mark.parametrize("op, sign", [("ReduceMax", 1), ("ReduceMin", -1)])
+def test_extremum_of_masked_rows_in_float16(op, sign):
+    """TVM starts from the largest finite number, which a mask need not have."""
+    lowest = np.finfo("float16").min
+    x = sign * np.array([[-np.inf] * 3, [-np.inf, lowest, -np.inf], [lowest] * 3], "float16")
+    wanted = sign * np.array([-np.inf, lowest, lowest], "float16")
+    check(op, {"x": x}, wanted, opset=13, axes=[1], keepdims=0)

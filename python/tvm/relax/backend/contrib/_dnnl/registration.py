@@ -30,9 +30,21 @@ def _compile_partitions(functions, options, const_names) -> list:
     return compile_partitions(functions, options, const_names)
 
 
+def _lower_extremum(builder, call):
+    from .extrema import lowered
+
+    return lowered(builder, call)
+
+
 @functools.cache
 def register() -> None:
-    """Connect the policy to this TVM, and register the code generator if the runtime is there."""
+    """Connect the policy to this TVM, and register the code generator if the runtime is there.
+
+    Extrema that stay on TVM are lowered by `extrema`, also those that importers fold.
+    """
+    for name in ("max", "min", "argmax", "argmin"):
+        # Above the level of TVM's own, whichever comes first.
+        tvm.ir.register_op_attr(f"relax.{name}", "FLegalize", _lower_extremum, level=11)
     cpu.connect(functools.partial(tvm.get_global_func, allow_missing=True))
     if tvm.get_global_func("runtime.DNNLJSONRuntimeCreate", allow_missing=True) is not None:
         tvm.register_global_func("relax.ext.dnnl", _compile_partitions, override=True)

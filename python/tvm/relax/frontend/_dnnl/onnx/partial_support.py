@@ -19,38 +19,11 @@
 from __future__ import annotations
 
 import numpy as np
-from tvm import relax, tirx
+from tvm import relax
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from ..backend import is_constant, value_of
 from .node import Node
-
-
-def _extremum(name: str, of_none: float) -> type:
-    """Return the converter of a reduction that TVM does not compile for booleans.
-
-    The extremum of no numbers is infinite; TVM returns the largest finite number.
-    """
-    own = getattr(onnx_frontend, name)
-
-    def convert(method):
-        def converted(cls, bb, inputs, attr, params):
-            dtype = str(inputs[0].ty.dtype)
-            if dtype != "bool":
-                result = bb.normalize(getattr(own, method)(bb, inputs, attr, params))
-                sizes = [int(s) for s in inputs[0].ty.shape or () if isinstance(s, tirx.IntImm)]
-                if all(sizes) or "float" not in dtype:
-                    return result
-                return relax.op.full(result.ty.shape, relax.const(of_none, dtype), dtype)
-            given = onnx_frontend.onnx_input(inputs)
-            given[0] = bb.emit(relax.op.astype(inputs[0], "uint8"))
-            result = bb.emit(getattr(own, method)(bb, given, attr, params))
-            return relax.op.astype(result, "bool")
-
-        return classmethod(converted)
-
-    methods = {each: convert(each) for each in ("_impl_v11", "_impl_v18")}
-    return type(name, (own,), methods)
 
 
 def _from_start(bb, data: relax.Expr, indices: relax.Expr, axes: np.ndarray) -> relax.Expr:
@@ -128,7 +101,5 @@ REPLACEMENTS = {
     "ConstantOfShape": ConstantOfShape,
     "GatherElements": GatherElements,
     "GatherND": GatherND,
-    "ReduceMax": _extremum("ReduceMax", -np.inf),
-    "ReduceMin": _extremum("ReduceMin", np.inf),
     "Split": Split,
 }

@@ -46,8 +46,7 @@ def _reduced(op):
             total = aten.sum.dim_IntList(x, dim, keepdim, **kwargs)
             return torch.full_like(total, math.nan)
         if op in _EXTREMA:
-            is_bool = x.dtype == torch.bool
-            return op(cast(x, torch.int8), dim, keepdim) != 0 if is_bool else NotImplemented
+            return NotImplemented
         dtype = kwargs.pop("dtype", None) or _total_type(x)
         return NotImplemented if x.dtype == dtype else op(cast(x, dtype), dim, keepdim, **kwargs)
 
@@ -82,28 +81,15 @@ def _var(x, dim=None, *, correction=None, keepdim=False):
     return aten.var.correction(x, None, correction=correction, keepdim=keepdim)
 
 
-def _arg(op, sign):
-    """Return the decomposition of argmax (sign=1) or argmin (-1).
-
-    NaN is the extremum. TVM starts from the lowest number at -1, and drops NaN.
-    """
-
-    @once
-    def decompose(x, dim=None, keepdim=False):
-        if x.dim() == 0:
-            return torch.zeros((), dtype=torch.int64)
-        keys = cast(x, torch.int8) if x.dtype == torch.bool else x
-        index = op(_keys(x, sign) if x.is_floating_point() else keys, dim, keepdim)
-        return torch.where(index < 0, 0, index)
-
-    return decompose
+def _arg(x, dim=None, keepdim=False):
+    return torch.zeros((), dtype=torch.int64) if x.dim() == 0 else NotImplemented
 
 
-def _keys(x, sign=1):
-    """Return float64 in the order of a tensor, in which NaN exceeds (or with -1, is below) all."""
+def _keys(x):
+    """Return float64 in the order of a tensor, in which NaN exceeds all."""
     keys = cast(x, torch.float64)
-    others = torch.where(keys == sign * math.inf, sign * _LARGEST, keys)
-    return torch.where(aten.isnan.default(keys), sign * math.inf, others)
+    others = torch.where(keys == math.inf, _LARGEST, keys)
+    return torch.where(aten.isnan.default(keys), math.inf, others)
 
 
 _LARGEST = torch.finfo(torch.float64).max
@@ -309,8 +295,8 @@ _DECOMPOSITIONS = {
     aten.any.default: _any,
     aten.any.dim: _any,
     aten.any.dims: _any,
-    aten.argmax.default: _arg(aten.argmax.default, 1),
-    aten.argmin.default: _arg(aten.argmin.default, -1),
+    aten.argmax.default: _arg,
+    aten.argmin.default: _arg,
     aten._cdist_forward.default: _cdist,
     aten._pdist_forward.default: _pdist,
     aten.cumsum.default: _cumsum,
