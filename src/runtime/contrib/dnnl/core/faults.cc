@@ -297,8 +297,9 @@ const std::vector<Fault>& Faults() {
        30200, 0, "row-major copy", "seen on AVX512_BF16 and AVX512_FP16", nullptr},
       {"nearest resize of one position, on AVX-512, reads and writes outside of its tensors", 30602,
        0, "the layout is made unambiguous", "seen on AVX-512", nullptr},
-      {"prelu takes permuted layouts for others", 30200, 0, "row-major copy", "seen on any CPU",
-       nullptr},
+      {"prelu takes permuted layouts for others, and multiplies positive elements by 0 times their "
+       "slope, which may be infinite",
+       30200, 0, "a kernel of this project", "seen on any CPU", nullptr},
       {"post-ops read a vector of channels wrongly where each channel has one element", 30200, 0,
        "one dimension less", "seen on any CPU", nullptr},
       {"reorders use the first zero point for a whole axis, or ignore it when they transpose",

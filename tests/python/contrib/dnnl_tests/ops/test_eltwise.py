@@ -43,6 +43,9 @@ def test_negative_of_zero_has_the_sign_that_tvm_gives():
 PRELU_CASES = {
     "nchw": ((2, 16, 5, 7), 1),
     "one-slope": ((2, 1, 5, 7), 1),
+    "channels-last": ((2, 70, 70, 3), 3),
+    "many-channels": ((3, 4099), 1),
+    "first-axis": ((7, 2, 1, 3, 1, 5), 0),
 }
 
 
@@ -50,6 +53,8 @@ PRELU_CASES = {
 @pytest.mark.parametrize("shape, axis", PRELU_CASES.values(), ids=PRELU_CASES.keys())
 def test_prelu(shape, axis, constant):
     x, alpha = rand(*shape), rand(shape[axis], seed=1)
+    if alpha.size > 1:
+        alpha[[0, -1]] = np.inf, np.nan
     expr = relay.nn.prelu(var("x", shape), var("a", alpha.shape), axis=axis)
     slopes = alpha.reshape([-1 if i == axis else 1 for i in range(len(shape))])
     inputs, params = ({"x": x}, {"a": alpha}) if constant else ({"x": x, "a": alpha}, None)
@@ -57,6 +62,18 @@ def test_prelu(shape, axis, constant):
     # One slope that is known is that of a leaky relu.
     kind = "eltwise" if constant and alpha.size == 1 else "prelu"
     run_alone(expr, inputs, params, reference, kinds=[kind], rtol=0)
+
+
+def test_prelu_in_the_layout_of_a_convolution():
+    x, w, alpha = rand(2, 20, 9, 9), rand(20, 20, 3, 3, seed=1), rand(20, seed=2)
+    alpha[3:5] = -np.inf, np.nan
+    y = relay.nn.conv2d(var("x", x.shape), var("w", w.shape), kernel_size=(3, 3), channels=20)
+    middle = relay.nn.prelu(relay.nn.max_pool2d(y, (2, 2)), var("a", alpha.shape))
+    expr = relay.nn.conv2d(relay.nn.relu(middle), var("v", w.shape), channels=20)
+    mod, params = tvm.IRModule.from_expr(relay.Tuple([middle, expr])), {"w": w, "v": w, "a": alpha}
+    partitioned = dnnl.partition_for_dnnl(mod, params, prune=False)
+    steps = run_planned(partitioned, {"x": x}, direct.run(mod, {"x": x}, params), 2e-5)
+    assert "prelu" in [step["kind"] for step in steps]
 
 
 X = relay.var("x", shape=(4, 5), dtype="float32")

@@ -21,40 +21,86 @@
  * \file src/runtime/contrib/dnnl/core/ops/prelu.cc
  * \brief The rectifier with a slope per channel.
  */
+#include "../kernels/prelu.h"
+
 #include <algorithm>
 #include <vector>
 
-#include "../implementation.h"
+#include "../exec/parallel.h"
+#include "../fusion/quantization.h"
 #include "../op_table.h"
+#include "rows.h"
 #include "types.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
 
 namespace {
 
-/*! \brief oneDNN's prelu accepts no more dimensions than this. */
-constexpr size_t kMaxRank = 5;
+/*! \brief The most channels of a block. */
+constexpr int64_t kMaxBlock = 64;
 
 /*!
- * \brief Whether oneDNN's prelu reads the layout rightly: row-major, or channels last or in blocks.
- *
- * oneDNN 3.2 mistakes some other orders of dimensions, which views have, for one of these.
+ * \brief Dense memory as planes one after the other: those of each image have slopes of their own,
+ *        `period` in a cycle.
  */
-bool IsKnownLayout(const dnnl::memory::desc& md) {
-  if (IsPlain(md)) return true;
-  if (md.get_ndims() < 3 || md.get_format_kind() != dnnl::memory::format_kind::blocked)
-    return false;
-  const Dims strides = md.get_strides();
-  const bool is_blocked = md.get_inner_idxs() == Dims{1};
-  if (!is_blocked && (!md.get_inner_idxs().empty() || strides[1] != 1)) return false;
-  // The other dimensions, and with blocks the channels too, from the outermost.
-  int64_t outer = strides[0];
-  for (int i = 1; i < md.get_ndims(); ++i) {
-    if (i == 1 && !is_blocked) continue;
-    if (strides[i] > outer) return false;
-    outer = strides[i];
+struct Planes {
+  /*! \brief In an image. */
+  int64_t count;
+  /*! \brief Elements of a plane. */
+  int64_t size;
+  int64_t period;
+};
+
+/*! \brief The planes of a tensor with slopes along an axis; of size 0 for layouts that need a copy.
+ */
+Planes PlanesOf(const dnnl::memory::desc& md, int axis, int64_t slopes) {
+  constexpr Planes kNone{1, 0, 1};
+  const int64_t size = NumElements(md.get_padded_dims());
+  const size_t bytes = size * dnnl::memory::data_type_size(md.get_data_type());
+  if (md.get_format_kind() != dnnl::memory::format_kind::blocked || md.get_size() != bytes) {
+    return kNone;
   }
-  return true;
+  // The padding of blocks must stay zero, which it does with slopes of zero.
+  Dims padded = md.get_padded_dims();
+  if (slopes == 1) return padded == md.get_dims() ? Planes{1, size, 1} : kNone;
+  const Dims blocks = md.get_inner_blks();
+  const int64_t stride = md.get_strides()[axis];
+  if (blocks.empty()) {
+    if (padded != md.get_dims()) return kNone;
+    return stride == 1 ? Planes{1, size, slopes} : Planes{slopes, stride, 1};
+  }
+  if (md.get_inner_idxs() != Dims{axis}) return kNone;
+  const int64_t count = padded[axis] / blocks[0];
+  padded[axis] = slopes;
+  if (padded != md.get_dims() || blocks[0] > kMaxBlock) return kNone;
+  return {count, count == 1 ? size : stride, blocks[0]};
+}
+
+template <typename T>
+HostKernel PReLUKernel(const Planes& planes, int64_t total, int64_t channels) {
+  return [=](void* const* addresses) {
+    const auto* src = static_cast<const T*>(addresses[0]);
+    const auto* slopes = static_cast<const float*>(addresses[1]);
+    auto* dst = static_cast<T*>(addresses[2]);
+    // Elements of a part, and how many are worth a thread.
+    constexpr int64_t kPart = 16384, kGrain = 8192;
+    const int64_t part = std::max<int64_t>(1, kPart / planes.period) * planes.period;
+    const int64_t parts = (planes.size + part - 1) / part;
+    const int64_t grain = std::max<int64_t>(1, kGrain / std::min(part, planes.size));
+    ParallelFor(total / planes.size * parts, grain, [&](int64_t first, int64_t last) {
+      for (int64_t i = first; i < last; ++i) {
+        const int64_t begin = i % parts * part, at = i / parts * planes.size + begin;
+        const int64_t channel = i / parts % planes.count * planes.period;
+        const float* own = slopes + channel;
+        float padded[kMaxBlock] = {};
+        if (channel + planes.period > channels) {
+          std::copy(own, slopes + channels, padded);
+          own = padded;
+        }
+        PReLU(src + at, own, planes.period, dst + at, std::min(part, planes.size - begin));
+      }
+    });
+  };
 }
 
 }  // namespace
@@ -69,37 +115,23 @@ Types InferPReLU(const NodeReader& node, const Types& inputs) {
 }
 
 void LowerPReLU(const NodeReader& node, PlanBuilder* plan) {
-  using PReLU = dnnl::prelu_forward;
+  using Type = dnnl::memory::data_type;
   Tensor src = plan->Input(node, 0);
-  const Dims dims = src.dims();
-  const int rank = static_cast<int>(dims.size()), axis = node.Axis("axis", 1, rank);
-  const Tensor slopes = plan->Plain(node, plan->Input(node, 1));
+  const Type type = src.dtype();
+  const Tensor slopes = PlainFloats(node, plan, plan->Input(node, 1));
   const int64_t channels = slopes.dims()[0];
-  const auto describe = [&](int channel_axis) {
-    Dims slope_dims(src.dims().size(), 1);
-    slope_dims[channel_axis] = channels;
-    return PReLU::primitive_desc(plan->engine(), dnnl::prop_kind::forward_inference, src.md,
-                                 slopes.Reshaped(slope_dims).md, src.md, PlanBuilder::NewAttr());
-  };
-  PReLU::primitive_desc desc;
-  if (channels == dims[axis] && dims.size() <= kMaxRank && IsKnownLayout(src.md)) {
-    desc = describe(axis);
-  }
-  if (!desc || IsReference(desc)) {
-    // Data of any rank, with any axis: (outer, channels, inner). Threads share the outer ones, so a
-    // slope for all channels is that of the one channel of many planes.
-    const int begin = channels == dims[axis] ? axis : std::max(rank - 2, std::min(rank - 1, 1));
-    const int64_t outer = NumElements(Dims(dims.begin(), dims.begin() + begin));
-    const int64_t inner = NumElements(dims) / (outer * channels);
-    src = plan->Plain(node, src).Reshaped({outer, channels, inner});
-    desc = describe(1);
-  }
-  const Tensor dst = plan->NewTensor(desc.dst_desc());
-  plan->Emit(node, desc, PReLU(desc),
-             {{DNNL_ARG_SRC, src},
-              {DNNL_ARG_WEIGHTS, slopes.Reshaped(desc.weights_desc().get_dims())},
-              {DNNL_ARG_DST, dst}});
-  plan->SetOutput(node, dst.Reshaped(dims));
+  const int axis = node.Axis("axis", 1, static_cast<int>(src.dims().size()));
+  if (PlanesOf(src.md, axis, channels).size == 0) src = plan->Plain(node, src);
+  if (type == Type::f16) src = plan->InLayout(node, src, WithType(src.md, Type::f32));
+  const Planes planes = PlanesOf(src.md, axis, channels);
+  const int64_t total = NumElements(src.md.get_padded_dims());
+  const Tensor dst = plan->NewTensor(src.md);
+  plan->EmitKernel(node, "prelu",
+                   type == Type::bf16 ? PReLUKernel<uint16_t>(planes, total, channels)
+                                      : PReLUKernel<float>(planes, total, channels),
+                   {{DNNL_ARG_SRC, src}, {DNNL_ARG_WEIGHTS, slopes}, {DNNL_ARG_DST, dst}});
+  plan->OfferInPlace(DNNL_ARG_SRC);
+  plan->SetOutput(node, plan->InLayout(node, dst, WithType(dst.md, type)));
 }
 
 }  // namespace tvm::runtime::contrib::dnnl_backend
