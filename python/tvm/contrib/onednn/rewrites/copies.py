@@ -27,6 +27,7 @@ from ..ir.op_view import Tensor
 from ..ops.attrs import attribute
 from ..ops.copy import MAX_LINES
 from ..ops.tensors import ints, text_of_shape
+from ..ops.view import sliced
 from .maker import Maker, UnsupportedOp, check_moved
 
 
@@ -164,22 +165,29 @@ def _broadcast(make: Maker, data: Node, dims) -> Node:
     return make.graph.call("broadcast_to", [data], make.node, type_, shape=shape)
 
 
-def _backward_slice(make: Maker, node: Node) -> Node | None:
-    """Write a slice of one axis in reverse as a `take`: rows of slices have steps forward."""
+def _stepped_slice(make: Maker, node: Node) -> Node | None:
+    """Write a slice as a `take` of each axis if one is in reverse, or its last step ends outside.
+
+    Rows of slices have steps forward, and oneDNN counts the memory up to the next element.
+    """
     attrs, data = node.attrs, node.operands[0]
-    begin, end, steps = (ints(each or ()) for each in (attrs.begin, attrs.end, attrs.strides))
-    axes = range(len(begin or ())) if attrs.axes is None else ints(attrs.axes)
-    if None in (begin, end, steps, axes) or len(axes) != 1 or attrs.slice_mode != "end":
+    given = (attrs.begin, attrs.end, attrs.strides, attrs.axes)
+    if attrs.slice_mode != "end" or None in [ints(each or ()) for each in given]:
         return None
-    axis = axes[0] % len(data.tensor.dims)
-    size, count = data.tensor.shape[axis], node.tensor.shape[axis]
-    if size is None or not steps or steps[0] >= 0:
-        return None
-    # Both an end before the first item and one that counts from the last are negative.
-    stop = end[0] if end[0] >= 0 else end[0] + size
-    start = min(begin[0] if begin[0] >= 0 else begin[0] + size, size - 1)
-    order = list(range(start, max(stop, -1), steps[0]))
-    return _ordered(make, node, data, axis, order) if order and len(order) == count else None
+    orders, is_stepped = {}, False
+    for axis, part in sliced(attrs, len(data.tensor.dims)):
+        size, step = data.tensor.shape[axis], part.step
+        if size is None:
+            return None
+        order = range(size)[part]
+        if not order or len(order) != node.tensor.shape[axis]:
+            return None
+        is_stepped |= step < 1 or step > 1 and step * len(order) > size
+        if order != range(size):
+            orders[axis] = order
+    for axis, order in orders.items() if is_stepped else ():
+        data = _ordered(make, node, data, axis, order)
+    return data if is_stepped and orders else None
 
 
 def _flip(make: Maker, node: Node) -> Node:
@@ -243,7 +251,7 @@ _OPS = {
     "take": _take,
     "repeat": _repeat,
     "tile": _tile,
-    "strided_slice": _backward_slice,
+    "strided_slice": _stepped_slice,
     "nn.pad": _mirrored_pad,
 }
 

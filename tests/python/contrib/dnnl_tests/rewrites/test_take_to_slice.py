@@ -157,3 +157,15 @@ def test_elements_of_constant_indices():
     reference = np.maximum(np.take_along_axis(np.tanh(x), indices, 1), 0)
     # tanh of oneDNN is accurate to a few bits.
     np.testing.assert_allclose(model(x), reference, rtol=0, atol=2e-6)
+
+
+@pytest.mark.parametrize("steps", [(2, 1), (2, 3), (4, 2)])
+def test_a_last_step_that_ends_outside(steps):
+    """0, 2 and 4 of five elements are no view: oneDNN's would end with the sixth."""
+    x = rand(*SHAPE)
+    part = relay.strided_slice(relay.tanh(var("x", *SHAPE)), [0, 1], [5, 8], steps, axes=[1, 2])
+    mod = module(relay.nn.relu(part))
+    report = dnnl.offload_report(partition(mod, prune=False))
+    assert report.partitions == 1 and report.offloaded == report.total
+    reference = np.maximum(np.tanh(x)[:, :: steps[0], 1 :: steps[1]], 0)
+    direct.check(mod, {"x": x}, options={"prune": False}, reference=[reference])
