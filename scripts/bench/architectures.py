@@ -58,7 +58,7 @@ speech_to_text squeezebert stablelm starcoder2 swiftformer swin swin2sr swinv2
 t5 table-transformer unispeech vit vit_mae vit_msn vitdet wav2vec2 wavlm whisper xglm xlm
 xlm-roberta xlnet xmod yolos audio-spectrogram-transformer clip_text_model clip_vision_model clip
 aimv2_vision_model doge eurobert gte roc_bert seed_oss sew-d splinter textnet umt5 unispeech-sat
-xlm-roberta-xl
+xlm-roberta-xl wav2vec2-conformer olmo3 ernie4_5 apertus arcee glm4_moe flex_olmo
 """.split()
 BATCH, LENGTH, IMAGE, SAMPLES = 2, 16, 64, 4000
 # Sizes of a config by its attributes' names; the first pattern that fits decides. 0 leaves it.
