@@ -135,7 +135,9 @@ def test_values_of_constants_and_parameters(monkeypatch):
 
 
 def test_converters_are_listed_once_for_a_model(monkeypatch):
-    proto = model("g (float[2] x) => (float[2] y) { a = Softplus(x) b = Softplus(a) y = Softplus(b) }", {})
+    proto = model(
+        "g (float[2] x) => (float[2] y) { a = Softplus(x) b = Softplus(a) y = Softplus(b) }", {}
+    )
     listed, own = [], frontend._get_convert_map
     monkeypatch.setattr(
         frontend, "_get_convert_map", lambda opset: listed.append(opset) or own(opset)
