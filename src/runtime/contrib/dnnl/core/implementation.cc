@@ -66,7 +66,8 @@ Implementation Judge(const std::string& name, const std::string& kind,
 }
 
 bool IsBlockGemm(const dnnl::primitive_desc_base& desc) {
-  return StartsWith(desc.impl_info_str(), "brg");
+  const std::string name = desc.impl_info_str();
+  return StartsWith(name, "brg") || name == "jit_1x1:avx2";
 }
 
 }  // namespace tvm::runtime::contrib::dnnl_backend

@@ -281,9 +281,13 @@ void EmitConv(const NodeReader& node, PlanBuilder* plan, const ConvTensors& conv
   const auto describe = [&](const dnnl::memory::desc& src, const dnnl::memory::desc& weights,
                             const dnnl::memory::desc& dst, const dnnl::primitive_attr& attr,
                             bool allow_empty) {
-    Desc desc(plan->engine(), dnnl::prop_kind::forward_inference, algorithm, src, weights,
-              fused.BiasDesc(), dst, conv.window.strides, conv.window.dilation,
-              conv.window.pad_begin, conv.window.pad_end, attr, allow_empty);
+    const auto create = [&](const dnnl::memory::desc& src_md, const dnnl::memory::desc& dst_md) {
+      return Desc(plan->engine(), dnnl::prop_kind::forward_inference, algorithm, src_md, weights,
+                  fused.BiasDesc(), dst_md, conv.window.strides, conv.window.dilation,
+                  conv.window.pad_begin, conv.window.pad_end, attr, allow_empty);
+    };
+    const Dims positions(conv.dst_dims.begin() + 2, conv.dst_dims.end());
+    Desc desc = Describe1x1(IsPointwise(conv) ? NumElements(positions) : 0, src, dst, create);
     if (SkipFaulty(&desc, {has_zero_point})) return desc;
     if (!allow_empty)
       throw dnnl::error(dnnl_unimplemented, "all implementations that accept this are incorrect");

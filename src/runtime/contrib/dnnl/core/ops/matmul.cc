@@ -173,18 +173,13 @@ struct AsConvolution {
                                             const dnnl::memory::desc& bias,
                                             const dnnl::memory::desc& dst,
                                             const dnnl::primitive_attr& attr, bool allow_empty) {
-    return {plan->engine(),
-            dnnl::prop_kind::forward_inference,
-            dnnl::algorithm::convolution_direct,
-            src,
-            weights,
-            bias,
-            dst,
-            {1, 1},
-            {0, 0},
-            {0, 0},
-            attr,
-            allow_empty};
+    const auto create = [&](const dnnl::memory::desc& src_md, const dnnl::memory::desc& dst_md) {
+      constexpr auto kInference = dnnl::prop_kind::forward_inference;
+      constexpr auto kDirect = dnnl::algorithm::convolution_direct;
+      return Primitive::primitive_desc(plan->engine(), kInference, kDirect, src_md, weights, bias,
+                                       dst_md, {1, 1}, {0, 0}, {0, 0}, attr, allow_empty);
+    };
+    return Describe1x1(src.get_dims()[2], src, dst, create);
   }
 };
 
@@ -276,34 +271,6 @@ bool PrefersConvolution(const NodeReader& node, PlanBuilder* plan, const MatMulO
       {}, AsConvolution::Result(out, node.OutType()), nothing.attr,
       /*allow_empty=*/true);
   return desc && IsBlockGemm(desc);
-}
-
-/*!
- * \brief Whether oneDNN may block a 1x1 convolution of rows for a larger cache than the CPU has.
- *
- * With AVX2, oneDNN before 3.10 assumes a second-level cache of 2 MiB; it has 256 or 512 KiB. In
- * GFLOP/s on two cores of an AMD EPYC (Zen 1), as a convolution, an inner_product and a matmul:
- *   128x3072 by 3072x768   26 71 73      1500x768 by 768x3072    60 71 71
- *   144x3072 by 3072x768   73 66 71      2048x768 by 768x3072    53 71 75
- *   224x2048 by 2048x768   24 69 73      1500x384 by 384x1536    64 72 68
- *   256x2048 by 2048x768   73 69 74      224x1792 by 1792x768    60 72 74
- *   128x2048 by 2048x512   73 71 71      256x1024 by 1024x1024   73 72 56
- */
-bool MayExceedCache(const Dims& src) {
-  return src[1] > 2048 || src[0] * src[1] > 400'000;
-}
-
-/*!
- * \brief Whether many rows are a matmul, which packs the weights at every run, rather than an
- * inner_product, which shares out an odd number of rows badly.
- *
- * In GFLOP/s, as an inner_product and a matmul:
- *   131x2048 by 2048x768   50 68      130x2048 by 2048x2048  59 55
- *   131x3072 by 3072x1024  46 56      128x2048 by 2048x8192  67 23
- *   577x768 by 768x3072    64 72      577x1024 by 1024x4096  64 69
- */
-bool PrefersMatMul(const Dims& dst) {
-  return dst[0] % 2 == 1 && (dst[1] <= 2048 || dst[0] > 512);
 }
 
 /*! \brief The treatment of the second matrix. */
@@ -400,13 +367,9 @@ void LowerMatMul(const NodeReader& node, PlanBuilder* plan) {
   plan->BackTo(mark);
   const MatMulOperands operands = ReadOperands(node, plan);
   if (is_of_rows && PrefersConvolution(node, plan, operands)) {
-    const Dims out = AsRows(node.RootDims());
-    const bool is_large = MayExceedCache({out[0], operands.src.dims().back()});
-    if (!is_large || !PrefersMatMul(out)) {
-      plan->BackTo(mark);
-      is_large ? LowerRows<AsInnerProduct>(node, plan) : LowerRows<AsConvolution>(node, plan);
-      return;
-    }
+    plan->BackTo(mark);
+    LowerRows<AsConvolution>(node, plan);
+    return;
   }
   if (!Emit(node, plan, operands)) {
     throw dnnl::error(dnnl_unimplemented, "no matmul accepts these shapes and types");
