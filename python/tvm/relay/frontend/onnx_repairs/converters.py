@@ -49,27 +49,16 @@ from .scopes import in_scope, loop
 from .training import batch_norm, dropout
 
 
-def repaired(importer, get_convert_map, opset):
+def repaired(convert_map, opset):
     """Return the converters, with a repair around each that needs one.
-
-    TVM requests them for each node; it takes a millisecond to look up a version of each op.
 
     Parameters
     ----------
-    importer : GraphProto
-        The importer of a graph, which keeps them.
-    get_convert_map : Callable[[int], dict[str, Callable]]
-        Returns TVM's converters by ONNX op. Each is called with inputs, attributes and parameters.
+    convert_map : dict[str, Callable]
+        The converters by ONNX op. Each is called with inputs, attributes and parameters.
     opset : int
         The opset of the model.
     """
-    known = vars(importer).setdefault("_repaired", {})
-    if opset not in known:
-        known[opset] = _repaired(get_convert_map(opset), opset)
-    return known[opset]
-
-
-def _repaired(convert_map, opset):
     repairs = dict(_REPAIRS)
     repairs.update(_BEFORE_13 if opset < 13 else {})
     default = "half_pixel" if opset >= 16 else "output_half_pixel"

@@ -23,6 +23,8 @@ function for each constant that it folds or reads. These visit what is new, and 
 
 from __future__ import annotations
 
+import functools
+
 from tvm.ir import Op
 from tvm.topi.utils import get_const_tuple
 
@@ -125,6 +127,23 @@ def infer_value(input_val, params, mod=None):
     if isinstance(folded, _expr.Constant):
         return folded.data
     return common.infer_value(input_val, params, mod)
+
+
+def find_version_once(get_converter):
+    """Decorate `OnnxOpConverter.get_converter`, which lists all names of a class in each call."""
+    names = {}
+
+    @functools.wraps(get_converter)
+    def get_known_converter(cls, opset):
+        if (cls, opset) in names:
+            return getattr(cls, names[cls, opset])
+        converter = get_converter(cls, opset)
+        name = getattr(converter, "__name__", "")
+        if getattr(cls, name, None) == converter:
+            names[cls, opset] = name
+        return converter
+
+    return get_known_converter
 
 
 def _is_imported(expr):

@@ -134,21 +134,22 @@ def test_values_of_constants_and_parameters(monkeypatch):
     assert infer_value(relay.add(relay.const(1.0), relay.const(2.0)), {}).numpy() == 3
 
 
-def test_converters_are_listed_once_for_a_model(monkeypatch):
-    proto = model(
-        "g (float[2] x) => (float[2] y) { a = Softplus(x) b = Softplus(a) y = Softplus(b) }", {}
-    )
-    listed, own = [], frontend._get_convert_map
-    monkeypatch.setattr(
-        frontend, "_get_convert_map", lambda opset: listed.append(opset) or own(opset)
-    )
-    dnnl.from_onnx(proto)
-    assert listed == [13]
-    # A converter may be replaced between two imports.
-    negative = classmethod(lambda cls, inputs, attrs, params: relay.negative(inputs[0]))
-    monkeypatch.setattr(frontend.Softplus, "_impl_v1", negative)
-    mod, _ = dnnl.from_onnx(proto)
-    assert mod["main"].body.op.name == "negative"
+def test_versions_of_converters_are_found_once(monkeypatch):
+    class Converter(frontend.OnnxOpConverter):
+        @classmethod
+        def _impl_v1(cls):
+            return 1
+
+        @classmethod
+        def _impl_v7(cls):
+            return 7
+
+    for _ in range(2):
+        assert [Converter.get_converter(opset)() for opset in (1, 6, 7, 13)] == [1, 1, 7, 7]
+    monkeypatch.setattr(Converter, "_impl_v7", classmethod(lambda cls: "replaced"))
+    assert Converter.get_converter(13)() == "replaced"
+    with pytest.raises(NotImplementedError, match="version 17"):
+        type("Empty", (frontend.OnnxOpConverter,), {}).get_converter(17)
 
 
 def test_a_type_is_kept():
