@@ -108,9 +108,8 @@ TEST(DNNLMatMul, OfRowsIsThePrimitiveWithBlockedCode) {
 }
 
 TEST(DNNLMatMul, OfManyRowsIsNotForALargerCacheThanThatOfTheCpu) {
-  for (const Step& step : MakePlan(MatMulGraph("nn.dense", true, 128))->steps) {
-    EXPECT_TRUE(step.info.impl != "brgconv_1x1:avx2");
-  }
+  const auto plan = MakePlan(MatMulGraph("nn.dense", true, 128));
+  for (const Step& step : plan->steps) EXPECT_TRUE(step.info.impl != "brgconv_1x1:avx2");
 }
 
 /*! \brief Small integers, whose sums of products are exact. */
