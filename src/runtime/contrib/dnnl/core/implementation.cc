@@ -66,8 +66,7 @@ Implementation Judge(const std::string& name, const std::string& kind,
 }
 
 bool IsBlockGemm(const dnnl::primitive_desc_base& desc) {
-  const std::string name = desc.impl_info_str();
-  return StartsWith(name, "brg") || name == "jit_1x1:avx2";
+  return StartsWith(desc.impl_info_str(), "brg");
 }
 
 }  // namespace tvm::runtime::contrib::dnnl_backend

@@ -67,10 +67,7 @@ inline bool IsNative(const dnnl::primitive_desc_base& desc) {
   return Judge(desc) == Implementation::kNative;
 }
 
-/*!
- * \brief Whether it is oneDNN's fastest code for products: multiplications of batches of blocks, or
- * with AVX2 direct 1x1 convolutions.
- */
+/*! \brief Whether it is one of oneDNN's multiplications of batches of blocks, its fastest. */
 bool IsBlockGemm(const dnnl::primitive_desc_base& desc);
 
 /*!

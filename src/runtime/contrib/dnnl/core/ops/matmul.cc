@@ -173,13 +173,18 @@ struct AsConvolution {
                                             const dnnl::memory::desc& bias,
                                             const dnnl::memory::desc& dst,
                                             const dnnl::primitive_attr& attr, bool allow_empty) {
-    const auto create = [&](const dnnl::memory::desc& src_md, const dnnl::memory::desc& dst_md) {
-      constexpr auto kInference = dnnl::prop_kind::forward_inference;
-      constexpr auto kDirect = dnnl::algorithm::convolution_direct;
-      return Primitive::primitive_desc(plan->engine(), kInference, kDirect, src_md, weights, bias,
-                                       dst_md, {1, 1}, {0, 0}, {0, 0}, attr, allow_empty);
-    };
-    return Describe1x1(src.get_dims()[2], src, dst, create);
+    return {plan->engine(),
+            dnnl::prop_kind::forward_inference,
+            dnnl::algorithm::convolution_direct,
+            src,
+            weights,
+            bias,
+            dst,
+            {1, 1},
+            {0, 0},
+            {0, 0},
+            attr,
+            allow_empty};
   }
 };
 
@@ -218,16 +223,16 @@ bool LowerRows(const NodeReader& node, PlanBuilder* plan) {
   const auto describe = [&](const dnnl::memory::desc& src_md, const dnnl::memory::desc& weights_md,
                             const dnnl::memory::desc& dst_md, const dnnl::primitive_attr& attr,
                             bool allow_empty) {
-    return As::Describe(plan, src_md, weights_md, fused.BiasDesc(), dst_md, attr, allow_empty);
+    return Describe1x1(AsRows(out_dims)[0], src_md, dst_md, [&](const auto& from, const auto& to) {
+      return As::Describe(plan, from, weights_md, fused.BiasDesc(), to, attr, allow_empty);
+    });
   };
   const auto describe_as = [&](const dnnl::memory::desc& layout, bool allow_empty) {
     return describe(As::SrcDesc(src), layout, As::Result(AsRows(out_dims), node.OutType()),
                     fused.attr, allow_empty);
   };
   typename As::Primitive::primitive_desc desc;
-  if (const auto shared = SharedWeightLayout(*plan, weights.md)) {
-    desc = describe_as(*shared, /*allow_empty=*/true);
-  }
+  if (const auto shared = SharedWeightLayout(*plan, weights.md)) desc = describe_as(*shared, true);
   if (!desc || !IsBlockGemm(desc)) desc = describe_as(AnyDesc(weights.md), false);
   // Of one column the vector code of an inner_product is faster than blocks: 128x1024 by 1024x1
   // takes 9 µs on one core, a matmul 121.
