@@ -31,6 +31,13 @@ VERSION = re.search('^__version__ = "(.+)"$', _VERSIONED.read_text(), re.MULTILI
 # requires has the first; the readme names the others. With one GNU OpenMP for all, a process does
 # not have two sets of threads.
 _NOT_INCLUDED = ("libtvm_ffi.so", "libgomp.so.1", "libtinfo.so.6")
+# It would parse the symbols of a library in Python once for each manylinux tag.
+_AUDITWHEEL = """\
+import functools, sys
+from auditwheel import elfutils, main
+elfutils.get_undefined_symbols = functools.cache(elfutils.get_undefined_symbols)
+sys.exit(main.main())
+"""
 
 _PROJECT = """\
 [build-system]
@@ -152,16 +159,7 @@ def build(layout, out):
     _run(layout, pip_builds(layout, ["wheel", "-w", folder, source], settings))
     # Its tag becomes what its libraries need.
     audited = folder / "audited"
-    command = [
-        layout.python,
-        "-m",
-        "auditwheel",
-        "repair",
-        "--plat",
-        "auto",
-        "--wheel-dir",
-        audited,
-    ]
+    command = [layout.python, "-c", _AUDITWHEEL, "repair", "--plat", "auto", "--wheel-dir", audited]
     for name in _NOT_INCLUDED:
         command += ["--exclude", name]
     _run(layout, [*command, *existing(layout, folder)])
