@@ -113,9 +113,10 @@ def check_forbidden(root, files, table):
         if path.suffix in BINARY or path.name == table.name or path.suffix == ".patch":
             continue
         text = (root / path).read_text(errors="replace")
+        here = [(rule, why) for rule, kinds, why in rules if kinds is None or _is_of(path, kinds)]
         for number, line in enumerate(text.splitlines(), 1):
-            for pattern, kinds, why in rules:
-                if (kinds is None or _is_of(path, kinds)) and pattern.search(line):
+            for pattern, why in here:
+                if pattern.search(line):
                     yield f"{path}:{number}: {why}: {line.strip()[:80]}"
 
 
@@ -175,8 +176,9 @@ def check_importers(root):
         name = path.relative_to(root).as_posix()
         is_importer = name.startswith(_IMPORTERS)
         other = _OF_BACKEND if is_importer else _OF_IMPORTERS
+        below = path.relative_to(root / "python")
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            for module in _modules(path.relative_to(root / "python"), node):
+            for module in _modules(below, node):
                 if re.match(other, module) and name not in _MEETING_POINTS:
                     side = "the importers import" if is_importer else "the backend imports"
                     yield f"{name}:{node.lineno}: {side} {module}"
