@@ -22,7 +22,7 @@ from tvm.contrib.onednn.ir.numpy_types import numpy_type
 from tvm.contrib.onednn.ops.evaluate import evaluate_op, has_definition
 from tvm.relay.op.contrib import dnnl
 from tvm.relay.op.contrib._dnnl.ir.constants import to_numpy
-from tvm.relay.op.contrib._dnnl.ir.relay_view import plain_attrs, view_of
+from tvm.relay.op.contrib._dnnl.ir.relay_view import dims, plain_attrs, view_of
 from tvm.testing import dnnl as testing
 
 from dnnl_tests.numpy_qnn import QNN_OPS
@@ -48,9 +48,10 @@ def _typed(value, dtype):
 
 
 def _shape(type_):
-    if not all(isinstance(dim, tvm.tir.IntImm) for dim in type_.shape):
+    shape = dims(type_)
+    if None in shape:
         raise NotDefined(f"open dimensions {type_.shape}")
-    return tuple(int(dim) for dim in type_.shape)
+    return shape
 
 
 def _fields(type_):
@@ -89,8 +90,9 @@ class Partition:
         self.symbol = str(function.attrs["global_symbol"])
         static = function if static is None else static
         self.params = [param.checked_type for param in static.params]
-        self.results = _fields(static.checked_type.ret_type)
-        for type_ in (*self.params, *self.results):
+        results = _fields(static.checked_type.ret_type)
+        self.results = [(_shape(type_), type_.dtype) for type_ in results]
+        for type_ in self.params:
             _shape(type_)
         # Without the options of the caller's context, as `testing.build` compiles.
         config = {"relay.ext.dnnl.codegen": codegen} if codegen else {}
@@ -105,7 +107,7 @@ class Partition:
 
     def __call__(self, *args):
         """Return the list of the outputs."""
-        outputs = [tvm.nd.empty(_shape(type_), type_.dtype) for type_ in self.results]
+        outputs = [tvm.nd.empty(*each) for each in self.results]
         self.module.get_function(self.symbol)(*map(_to_ndarray, args), *outputs)
         return [to_numpy(output) for output in outputs]
 
@@ -154,17 +156,25 @@ def result_type(call):
     return view.results if view.returns_tuple else view.result
 
 
-def apply(call, args):
-    """Return the result of a call of an op: computed in float64, then rounded to its type."""
+# Tests evaluate a call several times in a row.
+@functools.lru_cache(maxsize=32)
+def _described(call):
+    """Return the name, the attributes, the type and the definition of a call of an op."""
     name, definition = call.op.name, QNN_OPS.get(call.op.name)
     if definition is None and not has_definition(name):
         raise NotDefined(name)
     for type_ in _fields(call.checked_type):
         _shape(type_)
+    return name, plain_attrs(call), result_type(call), definition
+
+
+def apply(call, args):
+    """Return the result of a call of an op: computed in float64, then rounded to its type."""
+    name, attrs, type_, definition = _described(call)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            return evaluate_op(name, plain_attrs(call), result_type(call), args, definition)
+            return evaluate_op(name, attrs, type_, args, definition)
     except Exception as error:  # pylint: disable=broad-except
         raise NotDefined(f"{name}: {error!r}") from error
 

@@ -126,13 +126,22 @@ _OF_COMPOSITES = ("Composite", "PartitionedFromPattern")
 
 
 def _attr_names(attrs) -> list[str]:
+    kind = type(attrs)
     if attrs is None:
         return []
-    # TVM's Python does not know the attributes of nn.adaptive_avg_pool1d as such.
-    return list(attrs.keys()) if isinstance(attrs, ir.Attrs) else sorted({*dir(attrs)} - _METHODS)
+    if not isinstance(attrs, ir.Attrs):
+        # TVM's Python does not know the attributes of nn.adaptive_avg_pool1d as such.
+        return sorted({*dir(attrs)} - _METHODS)
+    if kind in (ir.Attrs, ir.DictAttrs):
+        return attrs.keys()
+    if kind not in _ATTR_NAMES:
+        _ATTR_NAMES[kind] = attrs.keys()
+    return _ATTR_NAMES[kind]
 
 
 _METHODS = {*dir(Object)}
+# By class of attributes: TVM returns an object for each name.
+_ATTR_NAMES = {}
 
 
 def _plain(value):
