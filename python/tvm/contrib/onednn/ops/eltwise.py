@@ -44,9 +44,9 @@ def clip_reason(call: OpView) -> str | None:
 
 
 def leaky_relu_reason(call: OpView) -> str | None:
-    """Accept tensors and a finite slope."""
-    if not math.isfinite(call.attrs.alpha):
-        return f"alpha={call.attrs.alpha:g} is not finite"
+    """Accept tensors and a finite slope, but zero, with which oneDNN drops NaN and infinities."""
+    if not math.isfinite(call.attrs.alpha) or not call.attrs.alpha:
+        return f"alpha={call.attrs.alpha:g} is zero or not finite"
     return eltwise_reason(call)
 
 

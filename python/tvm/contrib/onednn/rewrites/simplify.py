@@ -242,7 +242,7 @@ def _leaky_relu(graph: Graph, rules: Rules, node: Node) -> Node | None:
     if rules.excludes("nn.leaky_relu"):
         return None
     alpha = float(slopes.value.reshape(()))
-    if not np.isfinite(alpha):
+    if not np.isfinite(alpha) or not alpha:
         return None
     return graph.call("nn.leaky_relu", [data], node, node.type, alpha=alpha)
 
