@@ -3,7 +3,8 @@
 
 A graph that fails is made smaller and printed as Relay text. --artifacts is about what is loaded
 instead: it damages saved graphs and constants, and looks for what is more than an error. --kernels
-draws single convolutions, matmuls and pools at the sizes where oneDNN's kernels differ.
+draws single convolutions, matmuls and pools at the sizes where oneDNN's kernels differ. --ops draws
+single calls of all ops, with fixed and open sizes, in Relay or Relax.
 """
 
 import os
@@ -13,7 +14,7 @@ from pathlib import Path
 from scripts import options, table
 from scripts.console import Console
 from scripts.errors import SetupError
-from scripts.test import artifacts, kernel_scan
+from scripts.test import artifacts, kernel_scan, single_ops
 
 
 def add_arguments(parser):
@@ -48,6 +49,14 @@ def add_arguments(parser):
         action="store_true",
         help="draw single ops for oneDNN's kernels, with exact results",
     )
+    parser.add_argument(
+        "--ops",
+        metavar="NAMES",
+        nargs="?",
+        const="",
+        help="draw single calls of these ops, or of all, with fixed and open sizes",
+    )
+    options.add_relax(parser, "with --ops: of Relax, on the plug-in")
     parser.add_argument(
         "--class",
         dest="classes",
@@ -109,6 +118,8 @@ def main(args):
         args.seconds = 60
     if args.kernels:
         return kernel_scan.main(args)
+    if args.ops is not None:
+        return single_ops.main(args)
     if args.artifacts or args.replay or args.gate:
         return artifacts.main(args)
     # Before TVM is loaded. Two threads are enough to divide work, and run on teams as by default.

@@ -160,24 +160,19 @@ def wrong_numbers(func, partition, seed=0):
     return problems
 
 
-@pytest.mark.parametrize("seeds", SEEDS, ids=["first", "others"])
-@pytest.mark.parametrize("name", DIRECT)
-def test_a_call_that_the_rule_accepts(name, seeds):
+def checked(name, seeds):
+    """Check fixed calls of an op; return how many its rule accepts, and what is wrong with them."""
     problems, funcs = [], list(accepted(name, seeds))
     for number, func in enumerate(funcs):
         problems += problems_of(func, func) + differences_of(call_of(func))
         func = typed_partition(func)
         partition = direct.Partition(func)
         problems += wrong_numbers(func, partition, number) + slow_steps(name, func, partition)
-    print(f"{name}: {len(funcs)} accepted")
-    assert not problems, f"{len(problems)} of {len(funcs)}:\n" + "\n".join(problems[:3])
-    assert funcs
+    return len(funcs), problems
 
 
-@pytest.mark.parametrize("seeds", SEEDS, ids=["first", "others"])
-@pytest.mark.parametrize("name", DIRECT)
-def test_a_call_with_open_dimensions_that_the_rule_accepts(name, seeds):
-    """The sizes of the call are known at run time only: the rule would accept them, too."""
+def checked_open(name, seeds):
+    """The same of calls with open dimensions, whose sizes the rule would accept, too."""
     rules, problems, count = Rules(TABLE), [], 0
     for seed, func in cases(name, seeds, with_constants=False):
         try:
@@ -189,6 +184,22 @@ def test_a_call_with_open_dimensions_that_the_rule_accepts(name, seeds):
             problems += problems_of(case, func)
             problems += differences_of(call_of(case), call_of(func))
             problems += wrong_numbers(func, open_partition(case, func), seed)
+    return count, problems
+
+
+@pytest.mark.parametrize("seeds", SEEDS, ids=["first", "others"])
+@pytest.mark.parametrize("name", DIRECT)
+def test_a_call_that_the_rule_accepts(name, seeds):
+    count, problems = checked(name, seeds)
+    print(f"{name}: {count} accepted")
+    assert not problems, f"{len(problems)} of {count}:\n" + "\n".join(problems[:3])
+    assert count
+
+
+@pytest.mark.parametrize("seeds", SEEDS, ids=["first", "others"])
+@pytest.mark.parametrize("name", DIRECT)
+def test_a_call_with_open_dimensions_that_the_rule_accepts(name, seeds):
+    count, problems = checked_open(name, seeds)
     print(f"{name}: {count} accepted")
     assert not problems, f"{len(problems)} of {count}:\n" + "\n".join(problems[:3])
 
