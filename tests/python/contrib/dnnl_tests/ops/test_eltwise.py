@@ -64,6 +64,14 @@ def test_prelu(shape, axis, constant):
     run_alone(expr, inputs, params, reference, kinds=[kind], rtol=0)
 
 
+def test_prelu_with_a_slope_of_zero():
+    """An infinity times zero is NaN; oneDNN's relu with that slope gives zero."""
+    x = np.asarray([[-np.inf, np.nan, -1.0, 2.0]], "float32")
+    expr = relay.nn.prelu(var("x", x.shape), var("a", (1,)), axis=0)
+    reference = np.where(x > 0, x, x * 0)
+    run_alone(expr, {"x": x}, {"a": np.zeros(1, "float32")}, reference, kinds=["prelu"], rtol=0)
+
+
 def test_prelu_in_the_layout_of_a_convolution():
     x, w, alpha = rand(2, 20, 9, 9), rand(20, 20, 3, 3, seed=1), rand(20, seed=2)
     alpha[3:5] = -np.inf, np.nan
@@ -80,6 +88,7 @@ X = relay.var("x", shape=(4, 5), dtype="float32")
 REFUSED = {
     "clip": (relay.clip(X, 3, -1), "a_min=3 is not below a_max=-1"),
     "clip-nan": (relay.clip(X, np.nan, 1), "a_min=nan is not below"),
+    "leaky-relu": (relay.nn.leaky_relu(X, 0.0), "alpha=0 is zero"),
     "scalar": (relay.sqrt(relay.var("x", shape=(), dtype="float32")), "at least rank 1"),
 }
 
