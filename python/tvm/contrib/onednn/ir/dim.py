@@ -148,8 +148,8 @@ def _sum(terms) -> KnownSize:
 def _floor_divided(size: KnownSize, by: KnownSize) -> KnownSize:
     """Divide, rounded down; multiples of the denominator are no part of the quotient that is left.
 
-    So ``(n + 5) // 2`` is ``(n + 1) // 2 + 2``: sizes that differ by how they were computed only
-    are equal.
+    So ``(n + 5) // 2`` is ``(n + 1) // 2 + 2``, and ``(n // 2 + 1) // 3`` is ``(n + 2) // 6``:
+    sizes that differ by how they were computed only are equal.
     """
     if by == 0:
         raise ZeroDivisionError(f"{size} // 0")
@@ -165,7 +165,24 @@ def _floor_divided(size: KnownSize, by: KnownSize) -> KnownSize:
         quotient, rest = (quotient, rest + term) if exact is None else (quotient + exact, rest)
     if rest == 0 or (isinstance(rest, int) and isinstance(by, int)):
         return quotient
+    inner = _quotient_in(rest) if isinstance(by, int) and by > 0 else None
+    if inner is not None:
+        atom, offset = inner
+        numerator, denominator = atom.numerator, atom.denominator
+        return quotient + _floor_divided(numerator + offset * denominator, denominator * by)
     return quotient + Dim((((Quotient(rest, by),), 1),))
+
+
+def _quotient_in(size: KnownSize) -> tuple[Quotient, int] | None:
+    """Return the quotient by a positive number and the number that a size is the sum of."""
+    first, *others = _terms(size)
+    atoms, factor = first
+    if factor != 1 or len(atoms) != 1 or not isinstance(atoms[0], Quotient):
+        return None
+    denominator = atoms[0].denominator
+    if not isinstance(denominator, int) or denominator <= 0 or any(each[0] for each in others):
+        return None
+    return atoms[0], others[0][1] if others else 0
 
 
 def divided(size: Size, by: Size) -> Size:

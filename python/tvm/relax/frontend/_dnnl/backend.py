@@ -17,7 +17,7 @@
 """All that the importers use of the backend: reading Relax, sizes, and ops of the table."""
 
 from tvm.contrib.onednn.compiled_model import bfloat16_array
-from tvm.contrib.onednn.ir.dim import Dim, Size, divided, product
+from tvm.contrib.onednn.ir.dim import Dim, Size, divided, product, substituted, symbols_in
 from tvm.contrib.onednn.ops.recurrent import GATES
 from tvm.contrib.onednn.report.record import ATTR, Record
 from tvm.contrib.onednn.verify.check import Step
@@ -66,5 +66,7 @@ __all__ = [
     "rounded_at_random",
     "size_from",
     "sizes",
+    "substituted",
+    "symbols_in",
     "value_of",
 ]

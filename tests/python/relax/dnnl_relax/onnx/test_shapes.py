@@ -244,6 +244,24 @@ def test_sizes_of_a_strided_convolution():
     assert report.offloaded == report.total and report.partitions == 1
 
 
+def test_sizes_of_convolutions_that_are_computed_before_these():
+    """As in wav2vec2: only the convolutions tell that the numerators are not negative."""
+    nodes = ["shape = Shape(x)", "n = Slice(shape, zero, one)", "h = Slice(shape, two, three)"]
+    nodes += ["less = Sub(h, three)", "half = Div(less, two)", "first = Add(half, one)"]
+    nodes += ["less_2 = Sub(first, three)", "half_2 = Div(less_2, two)", "size = Add(half_2, one)"]
+    nodes += ["size_0 = Squeeze(size)", "range = Range(start, size_0, step)"]
+    nodes += ["a = Conv<strides=[2]>(x, w)", "b = Conv<strides=[2]>(a, v)"]
+    nodes += ["rows = Transpose<perm=[0, 2, 1]>(b)", "target = Concat<axis=0>(n, size, minus, two)"]
+    nodes += ["r = Reshape(rows, target)", "heads = Transpose<perm=[0, 2, 1, 3]>(r)"]
+    nodes += ["turned = Transpose<perm=[0, 2, 3, 1]>(r)", "product = MatMul(heads, turned)"]
+    nodes += ["positions = Cast<to=1>(range)", "y = Add(product, positions)"]
+    constants = {"zero": ZERO, "one": ONE, "two": TWO, "three": np.array([3]), "minus": MINUS}
+    constants |= {"start": np.array(0), "step": np.array(1), "w": rand(8, 4, 3), "v": rand(8, 8, 3)}
+    proto = model(nodes, {"x": ["n", 4, "h"]}, constants)
+    report = check(proto, [rand(2, 4, 16)], [rand(1, 4, 7)], [rand(3, 4, 33)])
+    assert report.offloaded == report.total - 2 and report.partitions == 1
+
+
 def test_an_input_without_a_shape():
     proto = model(["y = Relu(x)"], {"x": [2]})
     proto.graph.input[0].type.tensor_type.ClearField("shape")

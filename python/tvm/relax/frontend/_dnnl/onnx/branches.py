@@ -31,6 +31,7 @@ from tvm import relax, tirx
 from tvm.contrib.onednn.frontend.protobuf import captured
 
 from ..backend import is_constant
+from .least_sizes import LeastSizes
 from .quiet import QuietImporter
 from .shape_values import ShapeValue
 
@@ -62,6 +63,7 @@ class BranchImporter(QuietImporter):
         names = captured(graph)
         inner = type(self)({}, self._dtype)
         inner.bb, inner.opset, inner._input_sizes = self.bb, self.opset, self._input_sizes
+        inner._least = LeastSizes()
         args, params, symbols = [], [], {}
         for name in names:
             value = self._tensor(self._nodes[name])

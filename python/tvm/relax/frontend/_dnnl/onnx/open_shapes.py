@@ -23,7 +23,8 @@ tensors of unknown sizes are given symbols, so that later converters have a shap
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+from collections.abc import Mapping
+from types import MappingProxyType, SimpleNamespace
 
 import numpy as np
 import tvm
@@ -36,8 +37,17 @@ from ..attention_parts import is_equal
 from ..backend import ATTR, Record, is_constant, size_from, value_of
 from .attributes import refuse_unread
 from .branches import BranchImporter
+from .least_sizes import LeastSizes
+from .open_resize import resized_to_open_sizes, with_sizes
 from .quiet import QuietImporter
-from .shape_values import ShapeValue, bounds_from_start, evaluate, range_of, tiled
+from .shape_values import (
+    ShapeValue,
+    bounds_from_start,
+    evaluate,
+    range_of,
+    reshaped,
+    tiled,
+)
 
 # The inputs that converters of TVM accept as a shape, by op.
 _SHAPES = {"ConstantOfShape": [0], "Expand": [1], "Slice": [1, 2, 3, 4]}
@@ -87,10 +97,15 @@ def _imported(model) -> tvm.IRModule:
         raise
     except Exception:  # of whatever kind: the importer checks little
         mod = None
-    # Each import but the last finds two names to be one.
-    for _ in (*_dimensions(model.graph), None):
+    # Each import but the last finds two names to be one, or the least sizes.
+    least: Mapping[str, int] = {}
+    for _ in (*_dimensions(model.graph), None, None):
         try:
-            return OpenShapeImporter(unknown, "float32").from_onnx(model.graph, opset)
+            importer = OpenShapeImporter(unknown, "float32")
+            importer.least = least
+            return importer.from_onnx(model.graph, opset)
+        except _MoreIsKnown as error:
+            least = error.args[0]
         except _EqualSizes as error:
             for dim in _dimensions(model.graph):
                 if dim.dim_param == error.args[0]:
@@ -142,11 +157,22 @@ def _named(error: Exception, node) -> Exception:
 
 @refuse_unread
 class OpenShapeImporter(BranchImporter):
-    """Imports a graph, with the shapes that `prepare` has inferred in its `value_info`."""
+    """Imports a graph, with the shapes that `prepare` has inferred in its `value_info`.
+
+    Attributes
+    ----------
+    least : Mapping[str, int]
+        The least numbers that open dimensions may be, as far as another import found them.
+    """
+
+    least: Mapping[str, int] = MappingProxyType({})
 
     def _parse_graph_input(self, graph):
         self._input_sizes = {dim.dim_param for dim in _dimensions(graph) if dim.dim_param}
         super()._parse_graph_input(graph)
+        types = [each.ty for each in self._inputs.values() if isinstance(each, relax.Var)]
+        sizes = [size_from(size) for type_ in types for size in type_.shape or ()]
+        self._least = LeastSizes(sizes, self.least)
 
     def _construct_nodes(self, graph):
         infos = {info.name: info.type.tensor_type for info in (*graph.value_info, *graph.output)}
@@ -159,43 +185,47 @@ class OpenShapeImporter(BranchImporter):
                     self._if(node)
                 else:
                     super()._construct_nodes(SimpleNamespace(node=[node]))
-            except _EqualSizes:
+            except (_EqualSizes, _MoreIsKnown):
                 raise
             except Exception as error:
                 raise _named(error, node) from error
             for name in filter(None, node.output):
                 value = self._nodes.get(name)
                 if isinstance(value, relax.Expr) and _lacks_shape(value):
-                    self._nodes[name] = self._with_shape(node, value, infos.get(name))
+                    value = self._nodes[name] = self._with_shape(node, value, infos.get(name))
+                for size in getattr(getattr(value, "ty", None), "shape", None) or ():
+                    self._least.observe(size_from(size))
         for output in graph.output:
             self._nodes[output.name] = self._tensor(self._nodes[output.name])
+        if not self.least and (lacking := self._least.lacking()):
+            raise _MoreIsKnown(lacking)
 
     def _convert(self, op_name, inputs, attrs, opset):
         if op_name == "Shape" and inputs[0] is not None:
             return self._shape_of(inputs[0], attrs)
         if any(isinstance(each, ShapeValue) for each in inputs):
-            result = evaluate(op_name, list(inputs), attrs)
+            result = evaluate(op_name, list(inputs), attrs, self._least)
             if result is not None:
                 return result
         if op_name == "Range":
-            result = range_of(self.bb, *inputs)
+            result = range_of(self.bb, self._least, *inputs)
             if result is not None:
                 return result
         shape = inputs[1] if op_name == "Reshape" else None
         # A zero is a size, not that of the data.
         has_zero = attrs.get("allowzero", 0) and isinstance(shape, ShapeValue) and shape.has_zero
         if isinstance(shape, ShapeValue) and not has_zero:
-            return self.bb.normalize(relax.op.reshape(self._tensor(inputs[0]), shape.dims()))
+            return reshaped(self.bb, self._tensor(inputs[0]), shape)
         if op_name == "Tile" and isinstance(shape := inputs[1], ShapeValue):
             return tiled(self.bb, self._tensor(inputs[0]), shape.dims())
         if op_name == "Resize":
-            inputs = _with_sizes(inputs)
+            inputs = with_sizes(inputs)
             if isinstance(inputs[3], ShapeValue):
-                resized = _resize(self._tensor(inputs[0]), inputs[3].elements, attrs)
+                resized = resized_to_open_sizes(self._tensor(inputs[0]), inputs[3].elements, attrs)
                 return self.bb.normalize(resized)
         for number in (1, 2) if op_name == "Slice" else ():
             if isinstance(inputs[number], ShapeValue):
-                bounds = bounds_from_start(inputs[number], inputs[0], inputs[3])
+                bounds = bounds_from_start(inputs[number], inputs[0], inputs[3], self._least)
                 inputs[number] = self._tensor(inputs[number]) if bounds is None else bounds
         for number, value in enumerate(inputs):
             if isinstance(value, ShapeValue):
@@ -340,6 +370,10 @@ class _EqualSizes(Exception):
     """Two named dimensions of inputs must be equal."""
 
 
+class _MoreIsKnown(Exception):
+    """Sizes that were computed early need what later ones tell of open dimensions."""
+
+
 def _precedence(size) -> int:
     """Return which of several sizes is kept: numbers, else expressions, else symbols."""
     kinds = (size is not None, not isinstance(size, tirx.Var), isinstance(size, tirx.IntImm))
@@ -352,44 +386,3 @@ def _is_one(size) -> bool:
 
 def _lacks_shape(value) -> bool:
     return isinstance(value.ty, relax.TensorType) and value.ty.shape is None
-
-
-def _with_sizes(inputs) -> list:
-    """Return the inputs of a Resize, with sizes in place of constant scales of open sizes."""
-    data, roi, scales, sizes = (*inputs, None, None, None)[:4]
-    if scales is None or sizes is not None or not is_constant(scales):
-        return [data, roi, scales, sizes]
-    factors = value_of(scales)
-    is_whole = factors.size == len(data.ty.shape) and (factors == factors.round()).all()
-    if not is_whole or all(isinstance(size, tirx.IntImm) for size in data.ty.shape):
-        return [data, roi, scales, sizes]
-    wanted = ShapeValue.of([size_from(size) * int(by) for size, by in zip(data.ty.shape, factors)])
-    return [data, roi, None, wanted]
-
-
-def _resize(data, sizes, attrs):
-    """Resize images to sizes that are open."""
-    if len(sizes) != 4:
-        raise ValueError(f"Resize of rank {len(sizes)} to open sizes is not supported")
-    for axis in (0, 1):
-        if size_from(data.ty.shape[axis]) != sizes[axis]:
-            raise ValueError(f"Resize of axis {axis} to an open size is not supported")
-    unsupported = {"antialias": 0, "keep_aspect_ratio_policy": b"stretch"}
-    for name, default in unsupported.items():
-        if attrs.get(name, default) != default:
-            raise ValueError(f"Resize with {name}={attrs[name]} to open sizes is not supported")
-    mode = attrs.get("mode", b"nearest").decode()
-    return relax.op.image.resize2d(
-        data,
-        size=ShapeValue.of(sizes[2:]).shape(),
-        roi=[0.0] * 4,
-        layout="NCHW",
-        method="nearest_neighbor" if mode == "nearest" else mode,
-        coordinate_transformation_mode=attrs.get(
-            "coordinate_transformation_mode", b"half_pixel"
-        ).decode(),
-        rounding_method=attrs.get("nearest_mode", b"round_prefer_floor").decode(),
-        cubic_alpha=attrs.get("cubic_coeff_a", -0.75),
-        cubic_exclude=attrs.get("exclude_outside", 0),
-        extrapolation_value=attrs.get("extrapolation_value", 0.0),
-    )

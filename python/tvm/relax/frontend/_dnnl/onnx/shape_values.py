@@ -25,9 +25,9 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
-import tvm
 from tvm import relax, tirx
 from tvm.contrib.onednn.frontend.evaluate import MOVES
 
@@ -42,6 +42,7 @@ from ..backend import (
     size_from,
     value_of,
 )
+from .least_sizes import LeastSizes, is_negative
 
 # Elements up to which a constant may be an operand: those of shapes, and of arithmetic on them.
 _MAX_ELEMENTS = 64
@@ -103,7 +104,9 @@ class ShapeValue:
         return value if self.dtype == "int64" else builder.emit(relax.op.astype(value, self.dtype))
 
 
-def evaluate(op: str, inputs: list, attrs: dict) -> ShapeValue | relax.Expr | None:
+def evaluate(
+    op: str, inputs: list, attrs: dict, least: LeastSizes
+) -> ShapeValue | relax.Expr | None:
     """Evaluate an op on values of shapes and constants, None if that is not possible.
 
     Parameters
@@ -114,21 +117,30 @@ def evaluate(op: str, inputs: list, attrs: dict) -> ShapeValue | relax.Expr | No
         The inputs, with None for those that are left out.
     attrs : dict
         The attributes.
+    least : LeastSizes
+        What is known of the open dimensions.
     """
-    if op not in _OPS and op not in MOVES:
+    if op not in _OPS and op not in MOVES and op != "Div":
         return None
     values = [None if each is None else _operand(each) for each in inputs]
     if any(value is None for value, each in zip(values, inputs) if each is not None):
         return None
     try:
-        elements, dtype = _OPS[op](attrs, *values) if op in _OPS else _moved(op, attrs, *values)
+        if op == "Div":
+            elements, dtype = _divide(least, *values)
+        elif op in _OPS:
+            elements, dtype = _OPS[op](attrs, *values)
+        else:
+            elements, dtype = _moved(op, attrs, *values)
     except UnknownValue:
         return None
     result = ShapeValue(np.asarray(elements, object), dtype)
     return relax.const(result.elements.astype(dtype), dtype) if result.is_constant else result
 
 
-def bounds_from_start(bounds, data: relax.Expr, axes) -> ShapeValue | relax.Expr | None:
+def bounds_from_start(
+    bounds, data: relax.Expr, axes, least: LeastSizes
+) -> ShapeValue | relax.Expr | None:
     """Return bounds of a Slice with open ones that count from the end counted from the start.
 
     TVM takes open bounds for positions. None if one may be before the first element.
@@ -138,16 +150,35 @@ def bounds_from_start(bounds, data: relax.Expr, axes) -> ShapeValue | relax.Expr
         return None
     elements = []
     for axis, each in zip(range(len(shape)) if axes is None else value_of(axes), bounds.elements):
-        if isinstance(each, Dim) and _is_negative(each - 1):
+        if isinstance(each, Dim) and least.is_natural(-each):
             each = size_from(shape[int(axis)]) + each
-            if _is_negative(each) is not False:
+            if not least.is_natural(each):
                 return None
         elements.append(each)
     result = ShapeValue.of(elements, bounds.dtype)
     return relax.const(np.array(elements, "int64")) if result.is_constant else result
 
 
-def range_of(builder: relax.BlockBuilder, start, limit, step) -> relax.Expr | None:
+def reshaped(builder: relax.BlockBuilder, data: relax.Expr, shape: ShapeValue) -> relax.Expr:
+    """Reshape a tensor to a computed shape; a size of -1 becomes known where the division is exact.
+
+    TVM does not divide by a size that is written in another way than that of the data.
+    """
+    target = list(shape.elements)
+    sizes = data.ty.shape
+    if sizes is not None and target.count(-1) == 1:
+        old = [size_from(size) for size in sizes]
+        copied = [old[k] if each == 0 else each for k, each in enumerate(target)]
+        rest = product([each for each in copied if each != -1])
+        missing = divided(product(old), rest)
+        if missing is not None:
+            target = [missing if each == -1 else each for each in copied]
+    return builder.normalize(relax.op.reshape(data, list(map(_expression, target))))
+
+
+def range_of(
+    builder: relax.BlockBuilder, least: LeastSizes, start, limit, step
+) -> relax.Expr | None:
     """Return a Range with a step of one whose length is known; None for another.
 
     TVM 0.26 imports constant ranges only, and 0.27 those of a length that it does not know.
@@ -159,7 +190,7 @@ def range_of(builder: relax.BlockBuilder, start, limit, step) -> relax.Expr | No
         return None
     first, end, by = (value.elements.item() for value in values)
     length = end - first
-    if not isinstance(by, int) or by != 1 or _is_negative(length) is not False:
+    if not isinstance(by, int) or by != 1 or not least.is_natural(length):
         return None
     dtype = values[0].dtype
     positions = builder.normalize(relax.op.arange(0, _expression(length), 1, dtype))
@@ -206,21 +237,6 @@ def _expression(size: Size):
     return Analyzer().simplify(dim_from(size)) if isinstance(size, Dim) else dim_from(size)
 
 
-def _is_negative(size: Size, least: int = 0) -> bool | None:
-    """Return whether a size is negative; None if it may be.
-
-    Dimensions are given to be at least `least`.
-    """
-    if isinstance(size, int):
-        return size < 0
-    expression, analyzer = dim_from(size), Analyzer()
-    for each in tirx.analysis.undefined_vars(expression):
-        analyzer.bind(each, tvm.ir.Range.from_min_extent(least, tirx.IntImm("int64", 2**40)))
-    if analyzer.can_prove(expression >= 0):
-        return False
-    return True if analyzer.can_prove(expression < 0) else None
-
-
 def _moved(op, attrs, data, *others):
     """Evaluate an op that moves elements; which, is constant."""
     if op == "Concat":
@@ -245,7 +261,7 @@ def _elementwise(function: Callable) -> Callable:
     return evaluated
 
 
-def _quotient(left: Size, right: Size) -> Size:
+def _quotient(least: LeastSizes, left: Size, right: Size) -> Size:
     """Divide towards zero, as in C."""
     if right == 0:
         raise UnknownValue
@@ -255,15 +271,15 @@ def _quotient(left: Size, right: Size) -> Size:
     if not isinstance(right, int):
         raise UnknownValue
     # As in the backend, whose kernels have no empty inputs.
-    if right > 0 and _is_negative(left, least=1) is False:
+    if right > 0 and least.is_natural(left):
         return left // right
     return size_from(Analyzer().simplify(tirx.truncdiv(dim_from(left), dim_from(right))))
 
 
-def _divide(attrs, left, right):
+def _divide(least, left, right):
     if "int" not in left.dtype:
         raise UnknownValue  # the result may be a fraction
-    return _elementwise(_quotient)(attrs, left, right)
+    return _elementwise(partial(_quotient, least))({}, left, right)
 
 
 def _equal(attrs, left, right):
@@ -272,7 +288,7 @@ def _equal(attrs, left, right):
         if isinstance(difference, int):
             return int(difference == 0)
         # Sizes are never -1, which such models use as a marker.
-        signs = [_is_negative(one), _is_negative(other)]
+        signs = [is_negative(one), is_negative(other)]
         if sorted(map(str, signs)) != ["False", "True"]:
             raise UnknownValue
         return 0
@@ -313,7 +329,6 @@ _OPS: dict[str, Callable] = {
     "Add": _elementwise(operator.add),
     "Cast": _cast,
     "Ceil": _unchanged,
-    "Div": _divide,
     "Equal": _equal,
     "Floor": _unchanged,
     "Identity": _unchanged,
