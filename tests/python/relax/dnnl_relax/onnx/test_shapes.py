@@ -262,6 +262,18 @@ def test_sizes_of_convolutions_that_are_computed_before_these():
     assert report.offloaded == report.total - 2 and report.partitions == 1
 
 
+def test_infinity_is_no_size():
+    """A causal mask of an open length begins as infinities of its sizes."""
+    nodes = ["shape = Shape(x)", "n = Slice(shape, zero, one)", "sizes = Concat<axis=0>(n, n)"]
+    nodes += ["full = Expand(lowest, sizes)", "mask = Trilu<upper=1>(full, one_0)"]
+    nodes += ["scores = MatMul(x, w)", "turned = Transpose(x)"]
+    nodes += ["square = MatMul(scores, turned)", "y = Add(square, mask)"]
+    constants = {"zero": ZERO, "one": ONE, "one_0": np.array(1), "w": rand(4, 4)}
+    constants["lowest"] = np.array(-np.inf, "float32")
+    report = check(model(nodes, {"x": ["n", 4]}, constants), [rand(3, 4)], [rand(5, 4)])
+    assert report.offloaded_ops["matmul"] == 2 and report.partitions == 1
+
+
 def test_an_input_without_a_shape():
     proto = model(["y = Relu(x)"], {"x": [2]})
     proto.graph.input[0].type.tensor_type.ClearField("shape")

@@ -119,3 +119,18 @@ def test_repeats_by_an_open_size():
     calls = [(torch.randn(n, 3, 8), torch.randn(3, 4)) for n in (2, 1, 5)]
     dims = ({0: torch.export.Dim.DYNAMIC}, None)
     check(Model().eval(), *calls, dynamic_shapes=dims, prune=False)
+
+
+def test_ops_of_open_sizes():
+    """TVM has no corrected variance along such an axis, no infinite fill, and no roll."""
+
+    class Model(torch.nn.Module):
+        def forward(self, x):
+            length = x.shape[1]
+            mask = torch.full((length, length), -torch.inf).triu(1)
+            padded = torch.nn.functional.pad(x, (1, 1), mode="circular")
+            return x.std(1), x.var((0, 1), correction=0), mask, x.roll((1, -2), (1, 2)), padded
+
+    dims = ({0: torch.export.Dim.DYNAMIC, 1: torch.export.Dim.DYNAMIC},)
+    calls = [(torch.randn(n, length, 8),) for n, length in ((2, 6), (3, 2), (4, 9))]
+    check(Model().eval(), *calls, dynamic_shapes=dims, prune=False)

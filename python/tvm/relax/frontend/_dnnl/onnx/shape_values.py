@@ -219,7 +219,7 @@ def _operand(value) -> ShapeValue | None:
     array = value_of(value)
     if array.size > _MAX_ELEMENTS or array.dtype.kind not in "biuf":
         return None
-    if array.dtype.kind == "f" and not np.array_equal(array, np.round(array)):
+    if array.dtype.kind == "f" and not (np.isfinite(array) & (array == np.round(array))).all():
         return None
     elements = _array([int(each) for each in array.flat]).reshape(array.shape)
     return ShapeValue(elements, str(array.dtype))

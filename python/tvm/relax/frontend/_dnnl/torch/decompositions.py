@@ -48,7 +48,9 @@ def _reduced(op):
         if op in _EXTREMA:
             return NotImplemented
         dtype = kwargs.pop("dtype", None) or _total_type(x)
-        return NotImplemented if x.dtype == dtype else op(cast(x, dtype), dim, keepdim, **kwargs)
+        if x.dtype == dtype:
+            return NotImplemented
+        return cast(op(cast(x, dtype), dim, keepdim, **kwargs), dtype)
 
     return decompose
 
@@ -76,9 +78,17 @@ def _any(x, dim=None, keepdim=False):
 
 
 def _var(x, dim=None, *, correction=None, keepdim=False):
-    if dim is None or len(dim):
+    if dim is not None and len(dim) == 0:
+        return aten.var.correction(x, None, correction=correction, keepdim=keepdim)
+    dim = list(range(x.dim())) if dim is None else dim
+    correction = 1 if correction is None else correction
+    sizes = [x.shape[axis] for axis in dim]
+    if correction == 0 or all(isinstance(size, int) for size in sizes):
         return NotImplemented
-    return aten.var.correction(x, None, correction=correction, keepdim=keepdim)
+    # TVM has no correction along an open axis.
+    count = aten.full.default(sizes, 1.0, dtype=x.dtype).sum()
+    share = count / (count - correction).clamp(min=0)
+    return aten.var.correction(x, dim, correction=0, keepdim=keepdim) * share
 
 
 def _arg(x, dim=None, keepdim=False):
@@ -138,6 +148,18 @@ def _elu(x, alpha=1.0, scale=1.0, input_scale=1.0):
 def _empty_like(x, *, dtype=None, **_):
     """Write zeros, so that what then assigns all elements computes from something defined."""
     return torch.zeros_like(x, dtype=dtype)
+
+
+def _full(size, value, *, dtype=None, **_):
+    """Broadcast what is not finite to an open size: TVM fails to compile such a fill."""
+    is_finite = not isinstance(value, float) or math.isfinite(value)
+    if is_finite or all(isinstance(each, int) for each in size):
+        return NotImplemented
+    return aten.expand.default(aten.full.default([], value, dtype=dtype), size)
+
+
+def _empty(size, *, dtype=None, **_):
+    return torch.zeros(size, dtype=dtype)
 
 
 def _slice(x, dim=0, start=None, end=None, step=1):
@@ -222,6 +244,27 @@ def _topk(x, k, dim=-1, largest=True, sorted=True):
     return _ordered(x, dim, lambda keys: aten.topk.default(keys, k, dim, largest, True))
 
 
+def _kthvalue(x, k, dim=-1, keepdim=False):
+    results = aten.sort.default(x.reshape(1) if x.dim() == 0 else x, dim)
+    single = x.dim() == 0 or not keepdim
+    return tuple(
+        each.select(dim, k - 1) if single else each.narrow(dim, k - 1, 1) for each in results
+    )
+
+
+def _searchsorted(edges, x, *, out_int32=False, right=False, side=None, sorter=None):
+    """Count the elements of a sorted tensor that precede each value; all precede NaN."""
+    if sorter is not None:
+        return NotImplemented
+    edges, values = edges if edges.dim() == 1 else edges.unsqueeze(-2), x.unsqueeze(-1)
+    is_after = edges > values if right or side == "right" else edges >= values
+    return aten.sum.dim_IntList(~is_after, [-1], dtype=torch.int32 if out_int32 else torch.int64)
+
+
+def _bucketize(x, edges, *, out_int32=False, right=False):
+    return _searchsorted(edges, x, out_int32=out_int32, right=right)
+
+
 def _ordered(x, dim, order):
     """Return the elements in an order, and their indices.
 
@@ -275,15 +318,14 @@ def _norm(x, p):
     return x.abs().sum(-1) if p == 1 else x.abs().pow(p).sum(-1).pow(1 / p)
 
 
-def _unbatched(op, rank):
-    """Return the decomposition of a convolution or pool of an image without a batch."""
+def _largest(op, rank):
+    """Return the decomposition of a pool of the largest of an image without a batch or strides."""
 
-    def decompose(x, *args):
-        if x.dim() != rank + 1:
-            return NotImplemented
-        results = op(x.unsqueeze(0), *args)
-        single = isinstance(results, torch.Tensor)
-        return results.squeeze(0) if single else tuple(each.squeeze(0) for each in results)
+    def decompose(x, kernel, stride=(), *args):
+        if x.dim() == rank + 1:
+            results = op(x.unsqueeze(0), kernel, stride or kernel, *args)
+            return tuple(each.squeeze(0) for each in results)
+        return NotImplemented if stride else op(x, kernel, kernel, *args)
 
     return decompose
 
@@ -302,13 +344,18 @@ _DECOMPOSITIONS = {
     aten.cumsum.default: _cumsum,
     aten.cumprod.default: _cumprod,
     aten.elu.default: _elu,
+    aten.empty.memory_format: _empty,
     aten.empty_like.default: _empty_like,
+    aten.full.default: _full,
     aten.repeat.default: _repeat,
     aten.slice.Tensor: _slice,
     aten.slice_scatter.default: _slice_scatter,
     aten.split_with_sizes.default: _split_with_sizes,
     aten._softmax.default: _softmax,
     aten._log_softmax.default: _log_softmax,
+    aten.bucketize.Tensor: _bucketize,
+    aten.searchsorted.Tensor: _searchsorted,
+    aten.kthvalue.default: _kthvalue,
     aten.prod.default: _prod(aten.prod.default),
     aten.prod.dim_int: _prod(aten.prod.dim_int),
     aten.sort.default: _sort,
@@ -319,8 +366,8 @@ _DECOMPOSITIONS = {
     aten.min.dim: _extremum(aten.amin.default, aten.argmin.default),
     aten.native_group_norm.default: _group_norm,
     aten.neg.default: _negated,
-    aten.max_pool2d_with_indices.default: _unbatched(aten.max_pool2d_with_indices.default, 2),
-    aten.max_pool3d_with_indices.default: _unbatched(aten.max_pool3d_with_indices.default, 3),
+    aten.max_pool2d_with_indices.default: _largest(aten.max_pool2d_with_indices.default, 2),
+    aten.max_pool3d_with_indices.default: _largest(aten.max_pool3d_with_indices.default, 3),
     aten.avg_pool1d.default: pools.average_1d,
     aten.avg_pool2d.default: pools.average(aten.avg_pool2d.default, 2),
     aten.avg_pool3d.default: pools.average(aten.avg_pool3d.default, 3),

@@ -26,7 +26,7 @@ import math
 import torch
 from torch.fx import Node
 
-from .graphs import argument, aten, call, shape
+from .graphs import argument, aten, call, constants, drop_inputs, new_constant, shape
 from .promotion import cast
 
 
@@ -35,7 +35,9 @@ def _matrices(rows, columns, size, dtype, scale):
     turns = torch.arange(rows, dtype=torch.float64)[:, None]
     turns = turns * torch.arange(columns, dtype=torch.float64)
     angles = turns.remainder(size) * (2 * math.pi / size)
-    return [cast(each * scale, dtype) for each in (angles.cos(), angles.sin())]
+    # That of half a turn is 0, which decides the sign of the angle of a negative number.
+    sines = torch.where(turns * 2 % size == 0, 0.0, angles.sin())
+    return [cast(each * scale, dtype) for each in (angles.cos(), sines)]
 
 
 def _multiplied(x, dim, matrix):
@@ -102,7 +104,7 @@ DECOMPOSITIONS = {
     aten._neg_view.default: aten.neg.default,
 }
 
-#: Ops that move elements, by what computes the same of a part.
+#: Ops that move or add elements, by what computes the same of a part.
 _MOVES = {
     op: op
     for op in (
@@ -117,11 +119,13 @@ _MOVES = {
         aten.alias.default,
         aten.neg.default,
         aten.constant_pad_nd.default,
+        aten.sum.dim_IntList,
     )
 }
 _MOVES[aten.view.default] = aten.reshape.default
 _CONJUGATES = aten._conj.default, aten._conj_physical.default
-_SUMS = aten.add.Tensor, aten.sub.Tensor
+_PARTWISE = aten.add.Tensor, aten.sub.Tensor, aten.copy.default
+_PRODUCTS = aten.mul.Tensor, aten.mm.default, aten.bmm.default
 
 
 def is_complex(node: Node) -> bool:
@@ -133,6 +137,13 @@ def is_complex(node: Node) -> bool:
 def split_complex(program) -> None:
     """Replace the complex tensors of a program by their parts, in place."""
     pairs: dict[Node, tuple] = {}
+    values = {node: value for node, value in constants(program).items() if value.is_complex()}
+    for node, value in values.items():
+        parts = zip(("real", "imag"), torch.view_as_real(value.resolve_conj()).unbind(-1))
+        like = node.meta["val"].real
+        pairs[node] = tuple(
+            new_constant(program, f"{node.name}_{name}", each, like) for name, each in parts
+        )
     for node in list(program.graph.nodes):
         if node.op != "call_function":
             continue
@@ -145,6 +156,7 @@ def split_complex(program) -> None:
                 if result is not None:
                     node.replace_all_uses_with(result)
     program.graph.eliminate_dead_code()
+    drop_inputs(program, {node.name for node in values if not node.users})
 
 
 def _parts(node: Node, pairs: dict) -> tuple | None:
@@ -157,6 +169,9 @@ def _parts(node: Node, pairs: dict) -> tuple | None:
     if target is aten.polar.default:
         cos, sin = (call(op, args[1]) for op in (aten.cos.default, aten.sin.default))
         return tuple(call(aten.mul.Tensor, args[0], each) for each in (cos, sin))
+    if target is aten.full.default and is_complex(node):
+        dtype = node.meta["val"].real.dtype
+        return tuple(_filled(node, each, dtype) for each in (args[1].real, args[1].imag))
     if target is aten.cat.default and all(each in pairs for each in args[0]):
         return tuple(call(target, list(each), *args[1:]) for each in zip(*map(pairs.get, args[0])))
     if target is aten._to_copy.default and is_complex(node) and not is_complex(args[0]):
@@ -178,17 +193,25 @@ def _parts(node: Node, pairs: dict) -> tuple | None:
     return _binary_parts(target, *(pairs.get(each, (each, None)) for each in args))
 
 
+def _filled(node: Node, value: float, dtype) -> Node:
+    """Add a tensor of the size of a complex one, filled with a number."""
+    result = node.graph.call_function(node.target, (node.args[0], value), {"dtype": dtype})
+    result.meta = {"val": node.meta["val"].real}
+    return result
+
+
 def _binary_parts(target, one: tuple, other: tuple) -> tuple | None:
     (a, b), (c, d) = one, other
-    if target in _SUMS and None not in (b, d):
+    if target in _PARTWISE and None not in (b, d):
         return call(target, a, c), call(target, b, d)
     if target is aten.div.Tensor and d is None:
         return call(target, a, c), call(target, b, c)
-    if target is not aten.mul.Tensor:
+    if target not in _PRODUCTS:
         return None
     if None in (b, d):
-        factor, pair = (a, (c, d)) if b is None else (c, (a, b))
-        return tuple(call(target, each, factor) for each in pair)
+        if b is None:
+            return call(target, a, c), call(target, a, d)
+        return call(target, a, c), call(target, b, c)
     ac, bd, ad, bc = (call(target, x, y) for x, y in ((a, c), (b, d), (a, d), (b, c)))
     return call(aten.sub.Tensor, ac, bd), call(aten.add.Tensor, ad, bc)
 

@@ -41,17 +41,34 @@ def constants(program) -> dict[Node, torch.Tensor]:
 
 def add_constant(program, like: Node, value: torch.Tensor) -> Node:
     """Add a constant to a program in the place of a node, which must have the same value."""
+    node = new_constant(program, f"folded_{like.name}", value, like.meta["val"])
+    like.replace_all_uses_with(node)
+    return node
+
+
+def new_constant(program, name: str, value: torch.Tensor, meta: torch.Tensor) -> Node:
+    """Add a constant to a program, whose type is that of the fake tensor `meta`."""
     graph = program.graph
     first = next(iter(graph.nodes))
     with graph.inserting_before(first):
-        node = graph.placeholder(f"folded_{like.name}")
+        node = graph.placeholder(name)
     node.target = node.name
-    node.meta = {"val": like.meta["val"]}
+    node.meta = {"val": meta}
     program.constants[node.name] = value.detach().contiguous()
     spec = InputSpec(InputKind.CONSTANT_TENSOR, TensorArgument(node.name), node.name)
     program.graph_signature.input_specs.insert(0, spec)
-    like.replace_all_uses_with(node)
     return node
+
+
+def drop_inputs(program, names: set[str]) -> None:
+    """Remove inputs of a program that nothing reads."""
+    specs = program.graph_signature.input_specs
+    for node in program.graph.find_nodes(op="placeholder"):
+        if node.name in names:
+            program.graph.erase_node(node)
+    for spec in [each for each in specs if each.arg.name in names]:
+        specs.remove(spec)
+        program.constants.pop(spec.target, None)
 
 
 def call(target, *args, **kwargs) -> Node:

@@ -39,7 +39,7 @@ from . import (
     simplify,
     sizes,
 )
-from .graphs import argument, aten
+from .graphs import argument, aten, drop_inputs
 
 #: Ops that are converted as they are: this backend runs them as one kernel, or as fewer ops than
 #: PyTorch's decomposition has.
@@ -99,12 +99,9 @@ def translated(program, values: dict) -> tvm.IRModule:
 def _drop_plain_inputs(program) -> None:
     """Leave out inputs that are no tensors, such as None or True: their values are in the graph."""
     specs = program.graph_signature.input_specs
-    plain = [spec for spec in specs if isinstance(spec.arg, ConstantArgument)]
-    for node in program.graph.find_nodes(op="placeholder"):
-        if node.name in {spec.arg.name for spec in plain}:
-            program.graph.erase_node(node)
-    for spec in plain:
-        specs.remove(spec)
+    drop_inputs(
+        program, {spec.arg.name for spec in specs if isinstance(spec.arg, ConstantArgument)}
+    )
 
 
 def _drop_plain_outputs(program) -> None:
@@ -126,6 +123,12 @@ def _check_converters(program, converters) -> None:
             is_complex = any(map(fourier.is_complex, (node, *node.all_input_nodes)))
             reason = "TVM has no complex types" if is_complex else "this op has no converter"
             raise registration.refusal(node, reason)
+    for node in program.graph.find_nodes(op="placeholder"):
+        if node.op == "placeholder" and fourier.is_complex(node):
+            raise ValueError(
+                f"the input {node.name} is complex, and TVM has no complex types. Pass "
+                "torch.view_as_real of it, and call torch.view_as_complex in the model"
+            )
 
 
 def _check(program) -> None:

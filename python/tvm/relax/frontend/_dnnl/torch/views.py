@@ -35,8 +35,14 @@ def _roll(node, importer):
         x, axes = emit(relax.op.flatten(x)), [0]
     for shift, axis in zip(shifts, axes):
         size = x.ty.shape[axis]
-        if not isinstance(shift, int) or not isinstance(size, tirx.IntImm):
-            raise ValueError(f"{node.name}: a roll by {shift} along {size} is not supported")
+        if not isinstance(size, tirx.IntImm):
+            least = node.args[0].meta["val"].shape[axis] if node.args[2:] else 0
+            if not isinstance(shift, int) or not statically_known_true(least >= abs(shift)):
+                raise ValueError(f"a roll by {shift} along {size} is not supported")
+            cut = size - shift if shift > 0 else -shift
+            ranges = [emit(relax.op.arange(*each, 1, "int64")) for each in ((cut, size), (0, cut))]
+            x = emit(relax.op.take(x, emit(relax.op.concat(ranges, 0)), axis, mode="clip"))
+            continue
         cut = -shift % int(size) if int(size) else 0
         if cut:
             parts = ((cut, int(size)), (0, cut))

@@ -28,6 +28,13 @@ def _stft(x):
     return torch.stft(x, 16, 8, window=_WINDOW, return_complex=True)
 
 
+def _mixed_modes(x):
+    result = torch.zeros(*x.shape, dtype=torch.cfloat)
+    result[..., :5] = torch.einsum("bix,iox->box", x[..., :5], _MODES)
+    return result
+
+
+_MODES = torch.complex(f(3, 3, 5), f(3, 3, 5))
 _WINDOW = torch.hann_window(16)
 _SIZES = (5, 5), (7, 13), (18, 20)
 
@@ -125,6 +132,21 @@ CALLS = {
             torch.cat([_F.rfft(x) + _F.rfft(2 * x), _F.rfft(x) / 3], 1).abs(),
         ),
         [Call(f(2, 6, 20))],
+    ),
+    "complex_weights": (
+        # A layer of a Fourier neural operator.
+        lambda x: _F.irfft(_mixed_modes(_F.rfft(x)), n=x.shape[-1]),
+        [Call(f(2, 3, 16))],
+    ),
+    "max_pool": (F.max_pool2d, [Call(_X, 2), Call(_X, 3, padding=1, ceil_mode=True)]),
+    "kthvalue": (torch.kthvalue, [Call(f(3, 9), 2), Call(f(4, 9), 4, 0, True), Call(f(), 1)]),
+    "bucketize": (
+        lambda x, edges, right: torch.bucketize(x, edges, right=right, out_int32=right),
+        [Call(t(*EDGES), t(-1.0, 0.0, 2.0), right) for right in (False, True)],
+    ),
+    "searchsorted": (
+        lambda edges, x: torch.searchsorted(edges, x, side="right"),
+        [Call(f(3, 9).sort(-1)[0], f(3, 4)), Call(i(9).sort()[0], i(2, 4))],
     ),
     "masked_assignment": (
         lambda x, value: torch.where(x > 0, x, value).masked_fill(x < -1, 2.0),
