@@ -36,8 +36,8 @@ MOST_WORKERS = 8
 ONE_PROCESS = ("-n", "-s", "--pdb", "--trace", "--capture", "--co", "--dist", "--numprocesses")
 # What --codegen c_src leaves out, beside most cases of composites (`sample`): the policy, which
 # knows no codegen, hundreds of ONNX cases, those of the bases of other codegens, what chooses the
-# codegen itself, files of libraries and functions of sizes. Of each op, `graphs/test_infer.py` runs
-# calls as C source, in one library.
+# codegen itself, files of libraries, functions of sizes, OCR, and what verifies models. Of
+# each op, `graphs/test_infer.py` runs calls as C source, in one library.
 ANY_CODEGEN = (
     *(
         quick.STAGES + stage
@@ -45,8 +45,10 @@ ANY_CODEGEN = (
     ),
     *(
         f"{quick.STAGES}integration/test_{name}.py"
-        for name in ("aot", "cache", "coming_from_tvm", "shape_functions", "target_threads")
+        for name in ("aot", "cache", "coming_from_tvm", "profiling", "shape_functions", "verify")
     ),
+    quick.STAGES + "integration/test_target_threads.py",
+    quick.STAGES + "models/test_ocr.py",
     quick.BACKEND + "test_ccompiler.py",
     quick.BACKEND + "test_json_runtime.py",
 )
