@@ -3,11 +3,7 @@
 
 import collections
 import dataclasses
-import functools
 import time
-
-from tvm import support
-from tvm.relay.backend import te_compiler
 
 from dnnl_tests.isolated import Crashed, Raised, isolated_each
 
@@ -136,8 +132,6 @@ def _verdict(outcome):
 
 
 def _judge_seed(seed, max_ops):
-    # TVM reads its whole list of build options for each dimension that it lowers.
-    te_compiler.libinfo = functools.lru_cache()(support.libinfo)
     return judge(_draw_seed(seed, max_ops), **options(seed))
 
 
@@ -173,7 +167,6 @@ def look_into(seed, max_ops, verdict, seconds):
 
 
 def _judge_quantized_seed(seed, max_ops):
-    te_compiler.libinfo = functools.lru_cache()(support.libinfo)
     return judge_quantized(seed)
 
 
