@@ -98,6 +98,49 @@ def test_decompositions(op, operands, constants, attrs):
         np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
 
 
+EINSUMS = {
+    "bqhd,bkhd->bhqk": ((2, 3, 4, 5), (2, 6, 4, 5)),
+    "bhqk,bkhd->bqhd": ((2, 4, 3, 6), (2, 6, 4, 5)),
+    "nctkv,kvw->nctw": ((2, 3, 4, 2, 5), (2, 5, 6)),
+    "i,j->ij": ((3,), (4,)),
+    "b i , b j d -> d b j i": ((2, 3), (2, 4, 5)),
+    "i,i->": ((4,), (4,)),
+    "ij,j->i": ((3, 4), (4,)),
+    "ijk,ilm,njm,nlk,abc->": ((2, 3, 4), (2, 5, 6), (7, 3, 6), (7, 5, 4), (1, 2, 3)),
+    "...ij,...jk": ((2, 3, 4, 5), (2, 3, 5, 6)),
+    "...d,de->...e": ((2, 3, 4), (4, 5)),
+    "ij,kj": ((3, 4), (5, 4)),
+    "bij->bji": ((2, 3, 4),),
+    "bij->j": ((2, 3, 4),),
+    "bhwc,hkc->bhwk": ((2, 3, 4, 5), (3, 6, 5)),
+}
+
+
+@pytest.mark.parametrize("equation", EINSUMS)
+def test_einsum(equation):
+    operands = {f"x{k}": rand(*shape) for k, shape in enumerate(EINSUMS[equation])}
+    proto = expanded(model("Einsum", operands, (), equation=equation), CORRECTIONS)
+    assert not {each.op_type for each in proto.graph.node} & {"Einsum"}
+    (got,) = evaluated(proto, operands)
+    want = np.einsum(equation.replace(" ", ""), *operands.values())
+    assert got.shape == want.shape
+    # Sums of at most 5,040 products in another order.
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "equation, shapes",
+    [("ii->i", [(3, 3)]), ("ij,jk", [(3, 1), (4, 5)]), ("ij,jk", [(3, 4), (4, 5)])],
+    ids=["diagonal", "broadcast", "integers"],
+)
+def test_einsum_that_stays(equation, shapes):
+    is_integer = shapes[0] == (3, 4)
+    operands = {f"x{k}": rand(*shape) for k, shape in enumerate(shapes)}
+    operands = {name: x.astype("int32") if is_integer else x for name, x in operands.items()}
+    proto = prepare(model("Einsum", operands, (), equation=equation))
+    assert not expand(proto, {"Einsum"}, CORRECTIONS)
+
+
 def test_inverse_of_half_a_transform():
     """The signal, of even and odd length."""
     for length in (8, 9):

@@ -28,6 +28,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from .einsum import einsum
 from .experts import EXPERTS
 from .node_info import Decomposition, NodeInfo
 from .selections import SELECTIONS
@@ -370,6 +371,7 @@ CORRECTIONS: Mapping[tuple[str, str], Decomposition] = {
     **{("", op): functools.partial(_at_axis, op) for op in _ELEMENTWISE},
     ("", "BitShift"): _bit_shift,
     ("", "DequantizeLinear"): _widen,
+    ("", "Einsum"): einsum,
     ("", "Mod"): _floor_mod,
     ("", "Unsqueeze"): _unsqueeze,
     **SELECTIONS,

@@ -262,6 +262,19 @@ def test_sizes_of_convolutions_that_are_computed_before_these():
     assert report.offloaded == report.total - 2 and report.partitions == 1
 
 
+def test_attention_of_einsums():
+    """As PyTorch exports torch.einsum: TVM alone computes it by loops."""
+    nodes = [
+        'scores = Einsum<equation = "bqhd,bkhd->bhqk">(x, z)',
+        "share = Softmax<axis=-1>(scores)",
+    ]
+    nodes += ['y = Einsum<equation = "bhqk,bkhd->bqhd">(share, z)']
+    shapes = {"x": ["n", "q", 2, 8], "z": ["n", "k", 2, 8]}
+    calls = [[rand(n, q, 2, 8), rand(n, k, 2, 8)] for n, q, k in ((2, 3, 5), (1, 4, 4), (3, 1, 2))]
+    report = check(model(nodes, shapes, {}), *calls)
+    assert report.offloaded == report.total and report.partitions == 1
+
+
 def test_infinity_is_no_size():
     """A causal mask of an open length begins as infinities of its sizes."""
     nodes = ["shape = Shape(x)", "n = Slice(shape, zero, one)", "sizes = Concat<axis=0>(n, n)"]
