@@ -140,17 +140,18 @@ inline ValidOp Valid(const std::string& name) {
 }
 
 /*!
- * \brief What a graph writes into memory that holds `old` before, of inputs that differ from place
- * to place. It must write nothing beside its outputs.
+ * \brief What a plan writes into memory that holds `old` before. Its inputs, so many, differ from
+ * place to place. It must write nothing beside its outputs.
  */
-inline std::vector<std::vector<char>> Run(const Graph& graph, char old) {
+inline std::vector<std::vector<char>> Run(
+    const std::shared_ptr<const tvm::runtime::contrib::dnnl_backend::Plan>& plan, size_t inputs,
+    char old) {
   constexpr size_t kBeside = 4096;
-  const auto plan = tvm::runtime::contrib::dnnl_backend::MakePlan(graph);
   std::vector<std::vector<char>> memory;
   std::vector<void*> addresses;
   for (size_t i = 0; i < plan->arguments.size(); ++i) {
     const TensorType& type = plan->arguments[i].type;
-    const bool is_input = i < graph.inputs.size();
+    const bool is_input = i < inputs;
     memory.emplace_back(BytesOf(type) + 2 * kBeside, is_input ? 1 : old);
     const bool is_float = type.dtype.code == kDLFloat && type.dtype.bits == 32;
     for (size_t at = 0; is_input && is_float && at < BytesOf(type); at += 4) {
@@ -161,7 +162,7 @@ inline std::vector<std::vector<char>> Run(const Graph& graph, char old) {
   for (auto& bytes : memory) addresses.push_back(bytes.data() + kBeside);
   tvm::runtime::contrib::dnnl_backend::Context(plan).Run(addresses, nullptr);
   std::vector<std::vector<char>> outputs;
-  for (size_t i = graph.inputs.size(); i < memory.size(); ++i) {
+  for (size_t i = inputs; i < memory.size(); ++i) {
     const auto begin = memory[i].begin() + kBeside, end = memory[i].end() - kBeside;
     const auto is_old = [old](char byte) { return byte == old; };
     EXPECT_TRUE(std::all_of(memory[i].begin(), begin, is_old));
@@ -169,6 +170,11 @@ inline std::vector<std::vector<char>> Run(const Graph& graph, char old) {
     outputs.emplace_back(begin, end);
   }
   return outputs;
+}
+
+/*! \brief What a graph writes; see above. */
+inline std::vector<std::vector<char>> Run(const Graph& graph, char old) {
+  return Run(tvm::runtime::contrib::dnnl_backend::MakePlan(graph), graph.inputs.size(), old);
 }
 
 }  // namespace dnnl_test
