@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The offers of patches/upstream, applied to the importers of the TVM that is installed.
+"""The offers of patches/upstream, applied to the TVM that is installed.
 
 Each patch has tests for TVM. They run in a copy of the package, with the patches and without: they
 must pass with them, and each must fail without.
@@ -79,35 +79,39 @@ def verify_model_numerically(model, args, rtol=1e-7, atol=1e-7):
 
 def _added_tests(patch: str) -> str:
     """Return the functions that a patch adds to the tests, with their decorators."""
+    new_file = patch.partition("\n--- /dev/null\n+++ b/tests/")[2]
+    if new_file:
+        return "\n".join(re.findall(r"^\+(.*)", new_file, re.MULTILINE))
     hunks = patch.partition("\n--- a/tests/")[2].split("\n@@ ")
     added = ("\n".join(re.findall(r"^\+(.*)", hunk, re.MULTILINE)) for hunk in hunks[1:])
     return "\n\n".join(each for each in added if each.startswith(("@pytest", "def ")))
 
 
 def _copied_package(folder: Path, patches: list[Path]) -> None:
-    """Link the installed `tvm` into a folder, with the importers as copies that are patched."""
+    """Link the installed `tvm` into a folder, with copies of what patches change."""
     installed = Path(tvm.__file__).parent
-    for part in ("", "relax", "relax/frontend"):
-        (folder / "tvm" / part).mkdir(parents=True)
-    for part in ("", "relax", "relax/frontend"):
+    parts = [Path(), *map(Path, ("relax", "relax/frontend", "relax/backend"))]
+    for part in parts:
+        (folder / "tvm" / part).mkdir(parents=True, exist_ok=True)
+    for part in parts:
         for each in (installed / part).iterdir():
             if not (link := folder / "tvm" / part / each.name).exists():
                 link.symlink_to(each)
-    for name in ("onnx", "torch"):
-        importer = folder / "tvm/relax/frontend" / name
-        importer.unlink()
-        importer.mkdir()
-        for each in (installed / "relax/frontend" / name).glob("*.py"):
-            (importer / each.name).write_bytes(each.read_bytes())
+    for part in ("relax/frontend/onnx", "relax/frontend/torch", "relax/backend/contrib"):
+        copy = folder / "tvm" / part
+        copy.unlink()
+        copy.mkdir()
+        for each in (installed / part).glob("*.py"):
+            (copy / each.name).write_bytes(each.read_bytes())
     for patch in patches:
         command = ["git", "apply", "-p2", "--include=tvm/*", str(patch)]
         subprocess.run(command, cwd=folder, check=True)
 
 
-def _outcomes(folder: Path, frontend: str, patches: list[Path], applied: list[Path]) -> dict:
+def _outcomes(folder: Path, prelude: str, patches: list[Path], applied: list[Path]) -> dict:
     """Run the tests of patches; return the outcomes of each function by its name."""
     _copied_package(folder, applied)
-    tests = [_PRELUDES[frontend], *(_added_tests(each.read_text()) for each in patches)]
+    tests = [prelude, *(_added_tests(each.read_text()) for each in patches)]
     (folder / "test_offer.py").write_text("\n\n".join(tests))
     command = [sys.executable, "-m", "pytest", "-q", "-rA", "-p", "no:cacheprovider"]
     done = subprocess.run(
@@ -132,8 +136,16 @@ def test_repairs(frontend, tmp_path):
         pytest.skip(f"{frontend} is not installed")
     patches = sorted((UPSTREAM / f"{frontend}-importer-repairs").glob("*.patch"))
     assert len(patches) >= 9
-    with_patches = _outcomes(tmp_path / "patched", frontend, patches, patches)
-    without = _outcomes(tmp_path / "own", frontend, patches, [])
+    with_patches = _outcomes(tmp_path / "patched", _PRELUDES[frontend], patches, patches)
+    without = _outcomes(tmp_path / "own", _PRELUDES[frontend], patches, [])
     assert {name: each for name, each in with_patches.items() if each != {"PASSED"}} == {}
     assert with_patches.keys() == without.keys() and len(without) >= len(patches)
     assert [name for name, each in without.items() if "FAILED" not in each] == []
+
+
+def test_partitioner(tmp_path):
+    """The plug-in runs what TVM's own partitioner for DNNL would hand to it."""
+    patches = sorted((UPSTREAM / "dnnl-partitioner").glob("*.patch"))
+    outcomes = _outcomes(tmp_path, "", patches, patches)
+    assert {name: each for name, each in outcomes.items() if each != {"PASSED"}} == {}
+    assert {"test_conv2d", "test_layouts", "test_constants_are_arguments"} <= outcomes.keys()
