@@ -124,7 +124,7 @@ def _check_converters(program, converters) -> None:
             reason = "TVM has no complex types" if is_complex else "this op has no converter"
             raise registration.refusal(node, reason)
     for node in program.graph.find_nodes(op="placeholder"):
-        if node.op == "placeholder" and fourier.is_complex(node):
+        if fourier.is_complex(node):
             raise ValueError(
                 f"the input {node.name} is complex, and TVM has no complex types. Pass "
                 "torch.view_as_real of it, and call torch.view_as_complex in the model"
