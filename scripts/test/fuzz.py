@@ -29,9 +29,6 @@ def add_arguments(parser):
     parser.add_argument(
         "--seed", type=int, metavar="S", help="of the first graph (default: of the clock)"
     )
-    parser.add_argument(
-        "--max-ops", type=options.count, default=20, metavar="N", help="most ops (default: 20)"
-    )
     parser.add_argument("--quantized", action="store_true", help="draw graphs of tensors in 8 bits")
     parser.add_argument(
         "--artifacts",
@@ -145,7 +142,6 @@ def main(args):
             args.seed,
             args.count,
             args.seconds,
-            args.max_ops,
             progress=progress,
             kind="quantized" if args.quantized else "real",
         )
