@@ -63,7 +63,8 @@ class CompiledModel:
     library : object
         As passed, for TVM's own API.
     input_names : list[str]
-        The names of the inputs, in order.
+        The names of the inputs, in order, as TVM's importer writes those of an ONNX model: "x.1" is
+        "x_1", and "0" is "input_0".
     report : OffloadReport | None
         As passed.
     """
@@ -91,8 +92,7 @@ class CompiledModel:
         ----------
         args, kwargs
             Arrays, in the order of `input_names` or by name, which may be the name in the ONNX
-            model: TVM's importer writes "x.1" as "x_1". Anything that `numpy.asarray` accepts will
-            do, if it has the input's dtype.
+            model. Anything that `numpy.asarray` accepts will do, if it has the input's dtype.
 
         Returns
         -------
@@ -138,7 +138,8 @@ class CompiledModel:
         if name in self._inputs:
             return name
         imported = re.sub(r"\W", "_", name)
-        return imported if imported in self._inputs else name
+        names = (each for each in (imported, f"input_{imported}") if each in self._inputs)
+        return next(names, name)
 
     def _checked(self, name: str, value) -> np.ndarray:
         array, known = _array(name, value), self._inputs[name]
