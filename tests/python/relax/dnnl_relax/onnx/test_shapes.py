@@ -221,6 +221,19 @@ def test_slices_by_open_bounds_that_count_from_the_end(bound, part, is_known):
     assert report.offloaded_ops["matmul"] == (part != "zero, bound")  # no rows
 
 
+def test_a_slice_until_the_end_from_an_open_start():
+    """As OPT with a cache reads the positions of new tokens; the size is that of these."""
+    nodes = ["shape = Shape(past)", "start = Slice(shape, one, two)"]
+    nodes += ["all = Concat<axis=1>(past, x)", "rows = Slice(all, start, end, one)"]
+    nodes += ["sum = Add(rows, x)", "r = Reshape(sum, sizes)", "y = MatMul(r, w)"]
+    constants = {"one": ONE, "two": TWO, "end": np.array([2**63 - 1]), "w": rand(2, 3)}
+    constants["sizes"] = np.array([0, -1, 4, 2])
+    proto = model(nodes, {"past": ["n", "p", 8], "x": ["n", "t", 8]}, constants)
+    mod = tvm_dnnl.from_onnx(proto)
+    assert "dynamic_strided_slice" not in mod.script() and str(2**63 - 1) not in mod.script()
+    check(proto, [rand(2, 3, 8), rand(2, 5, 8)], [rand(1, 4, 8), rand(1, 1, 8)], mod=mod)
+
+
 def test_tile_by_an_open_count():
     """As Whisper repeats its positions for each item of a batch."""
     nodes = ["shape = Shape(x)", "n = Slice(shape, zero, one)", "counts = Concat<axis=0>(n, rest)"]

@@ -43,6 +43,7 @@ from .quiet import QuietImporter
 from .shape_values import (
     ShapeValue,
     bounds_from_start,
+    ends_at_sizes,
     evaluate,
     range_of,
     reshaped,
@@ -223,6 +224,8 @@ class OpenShapeImporter(BranchImporter):
             if isinstance(inputs[3], ShapeValue):
                 resized = resized_to_open_sizes(self._tensor(inputs[0]), inputs[3].elements, attrs)
                 return self.bb.normalize(resized)
+        if op_name == "Slice" and isinstance(inputs[1], ShapeValue):
+            inputs[2] = ends_at_sizes(inputs[2], inputs[0], inputs[3], inputs[4])
         for number in (1, 2) if op_name == "Slice" else ():
             if isinstance(inputs[number], ShapeValue):
                 bounds = bounds_from_start(inputs[number], inputs[0], inputs[3], self._least)

@@ -46,6 +46,8 @@ from .least_sizes import LeastSizes, is_negative
 
 # Elements up to which a constant may be an operand: those of shapes, and of arithmetic on them.
 _MAX_ELEMENTS = 64
+# The end of a slice from which on exporters mean the end of the axis.
+_UNTIL_END = 2**31 - 1
 
 
 class UnknownValue(Exception):
@@ -157,6 +159,22 @@ def bounds_from_start(
         elements.append(each)
     result = ShapeValue.of(elements, bounds.dtype)
     return relax.const(np.array(elements, "int64")) if result.is_constant else result
+
+
+def ends_at_sizes(ends, data: relax.Expr, axes, steps) -> ShapeValue | relax.Expr:
+    """Return the ends of a Slice from open starts, with sizes in place of "until the end".
+
+    TVM writes the size of such a slice as a minimum of the largest integer.
+    """
+    shape = getattr(data.ty, "shape", None)
+    others = [each for each in (ends, axes, steps) if each is not None]
+    if not isinstance(shape, relax.ShapeExpr) or not all(map(is_constant, others)):
+        return ends
+    if steps is not None and (value_of(steps) != 1).any():
+        return ends
+    numbers = range(len(shape)) if axes is None else value_of(axes)
+    pairs = zip(value_of(ends).tolist(), (size_from(shape[int(axis)]) for axis in numbers))
+    return ShapeValue.of([size if end >= _UNTIL_END else end for end, size in pairs])
 
 
 def reshaped(builder: relax.BlockBuilder, data: relax.Expr, shape: ShapeValue) -> relax.Expr:
