@@ -43,6 +43,7 @@ from .check import CannotRun, Step
 from .compare import EPSILON, coarsest, rounded_at_random
 from .inputs import SIZES, TRIED, Spec, input_values
 from .onnx_noise import with_noise
+from .onnx_windows import WINDOWED, has_window
 
 if TYPE_CHECKING:
     import onnx
@@ -110,12 +111,26 @@ class OnnxSource:
         runners = [("onnx's reference evaluator", onnx_runners.run_reference)]
         if onnx_runners.onnxruntime():
             runners.insert(0, ("onnxruntime", onnx_runners.run_onnxruntime))
-        self._choices = (
-            (*runner, input_values(specs, inputs, self._index_bound, size))
-            for runner in runners
-            for size in (TRIED if any(map(_is_open, specs.values())) else TRIED[:1])
-        )
+        draw = functools.partial(input_values, specs, inputs, self._index_bound)
+        sizes = TRIED[:1]
+        if any(map(_is_open, specs.values())):
+            # onnxruntime runs convolutions and pools of images that are smaller than a window.
+            first = next((size for size in TRIED if self._has_windows(draw(size))), TRIED[0])
+            sizes = first, *(size for size in TRIED if size != first)
+        self._choices = ((*runner, draw(size)) for runner in runners for size in sizes)
         self.framework, self._run, self._feeds = next(self._choices)
+
+    def _has_windows(self, feeds) -> bool:
+        """Whether onnxruntime runs the model, and each image is as large as the windows over it."""
+        nodes = [node for node in self._model.graph.node if node.op_type in WINDOWED]
+        names = [node.input[0] for node in nodes if node.input[0] in self._computed]
+        model = self._with_results(names) if names else self._model
+        try:
+            images = onnx_runners.run_onnxruntime(model, feeds)
+        except CannotRun:
+            return False
+        shapes = {name: image.shape for name, image in (*zip(names, images), *feeds.items())}
+        return all(has_window(node, shapes.get(node.input[0], ())) for node in nodes)
 
     @property
     def inputs(self):

@@ -96,6 +96,15 @@ def source(text, inputs=None):
     return onnx_source.OnnxSource(model(HEAD + text), None, inputs)
 
 
+@pytest.mark.parametrize("op", ["MaxPool <kernel_shape = [9, 9]>", "Relu"])
+def test_images_as_large_as_windows(op):
+    """onnxruntime runs a pool of a smaller image, which is no legal input of the model."""
+    name, _, attrs = op.partition(" ")
+    one = source(f"m (float[N, 3, H, W] x) => (float[N, 3, A, B] y) {{ y = {name} {attrs} (x) }}")
+    assert one.inputs[0].shape == ((2, 3, 64, 64) if attrs else (2, 3, 8, 8))
+    assert one.results()[0].size
+
+
 def test_open_sizes_of_one_name():
     """Also beside values that are given."""
     text = """model (float[N,M] x, float[M,N] y, int8[M] k) => (float[N,M] z) {
