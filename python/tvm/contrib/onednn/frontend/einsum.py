@@ -48,7 +48,7 @@ def einsum(node: NodeInfo):
     is_broadcast = any(len(each - {None}) > 1 for each in sizes.values())
     if is_broadcast or any(len({*labels}) < len(labels) for labels in (*terms, result)):
         return None
-    body = _Body(node.opset)
+    body = _Body(node.opset, {label for label, each in sizes.items() if each == {None}})
     operands = [_Operand(f"x{k}", labels) for k, labels in enumerate(terms)]
     value = body.reduced(operands[0], "".join([*terms[1:], result]))
     for number, other in enumerate(operands[1:], 2):
@@ -80,10 +80,10 @@ def _labelled(node: NodeInfo) -> tuple[list[str], str]:
 class _Body:
     """The nodes that are written, in the order in which they run."""
 
-    def __init__(self, opset: int):
+    def __init__(self, opset: int, open_labels: set[str]):
         self.nodes: list[str] = []
         self.constants: dict[str, np.ndarray] = {}
-        self._opset = opset
+        self._opset, self._open_labels = opset, open_labels
 
     def _add(self, call: str) -> str:
         name = f"v{len(self.nodes)}"
@@ -129,8 +129,12 @@ class _Body:
             return _Operand(self._add(f"Mul({a}, {b})"), batch + rows + columns)
         a = self._matrices(self.transposed(left, batch + rows + inner), batch, rows, inner)
         b = self._matrices(self.transposed(right, batch + inner + columns), batch, inner, columns)
+        # Relay has no code for a dense layer of an open width.
+        is_dense = not batch and not self._open_labels.isdisjoint(columns)
+        if is_dense:
+            a, b = (self._expanded(_Operand(each, ""), range(1)) for each in (a, b))
         product = self._add(f"MatMul({a}, {b})")
-        if len(rows) != 1 or len(columns) != 1:
+        if is_dense or len(rows) != 1 or len(columns) != 1:
             parts = [self._sizes(left, batch + rows), self._sizes(right, columns)]
             product = self._reshaped(product, parts)
         return _Operand(product, batch + rows + columns)

@@ -112,7 +112,7 @@ class OnnxSource:
         if onnx_runners.onnxruntime():
             runners.insert(0, ("onnxruntime", onnx_runners.run_onnxruntime))
         draw = functools.partial(input_values, specs, inputs, self._index_bound)
-        sizes = TRIED[:1]
+        sizes: tuple[int, ...] = TRIED[:1]
         if any(map(_is_open, specs.values())):
             # onnxruntime runs convolutions and pools of images that are smaller than a window.
             first = next((size for size in TRIED if self._has_windows(draw(size))), TRIED[0])

@@ -98,7 +98,7 @@ def source(text, inputs=None):
 
 @pytest.mark.parametrize("op", ["MaxPool <kernel_shape = [9, 9]>", "Relu"])
 def test_images_as_large_as_windows(op):
-    """onnxruntime runs a pool of a smaller image, which is no legal input of the model."""
+    """A pool of a smaller image, which onnxruntime runs, is no legal input of the model."""
     name, _, attrs = op.partition(" ")
     one = source(f"m (float[N, 3, H, W] x) => (float[N, 3, A, B] y) {{ y = {name} {attrs} (x) }}")
     assert one.inputs[0].shape == ((2, 3, 64, 64) if attrs else (2, 3, 8, 8))

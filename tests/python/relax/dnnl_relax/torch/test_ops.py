@@ -121,6 +121,18 @@ def test_repeats_by_an_open_size():
     check(Model().eval(), *calls, dynamic_shapes=dims, prune=False)
 
 
+def test_variance_of_many_elements_in_float16():
+    """TVM sums in float16, which does not hold their number either."""
+
+    class Model(torch.nn.Module):
+        def forward(self, x):
+            return x.var(0), x.std(0, correction=0)
+
+    calls = [(torch.randn(n, 2).half(),) for n in (70_000, 66_000)]
+    for dims in (({0: torch.export.Dim.DYNAMIC},), None):
+        check(Model().eval(), *calls[: 2 if dims else 1], dynamic_shapes=dims, prune=False)
+
+
 def test_ops_of_open_sizes():
     """TVM has no corrected variance along such an axis, no infinite fill, and no roll."""
 

@@ -78,6 +78,11 @@ def _any(x, dim=None, keepdim=False):
 
 
 def _var(x, dim=None, *, correction=None, keepdim=False):
+    total = torch.promote_types(x.dtype, torch.float32)
+    if x.dtype != total:
+        # As PyTorch: sums of 16 bits are wrong for many elements.
+        result = aten.var.correction(cast(x, total), dim, correction=correction, keepdim=keepdim)
+        return cast(result, x.dtype)
     if dim is not None and len(dim) == 0:
         return aten.var.correction(x, None, correction=correction, keepdim=keepdim)
     dim = list(range(x.dim())) if dim is None else dim
