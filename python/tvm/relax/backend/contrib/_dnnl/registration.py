@@ -36,15 +36,33 @@ def _lower_extremum(builder, call):
     return lowered(builder, call)
 
 
+def _lower_sum(own, builder, call):
+    from .wide_sums import lowered
+
+    return lowered(own, builder, call)
+
+
+#: Those that sum elements.
+_SUMS = (
+    *("matmul", "mean", "nn.log_softmax", "nn.softmax", "std", "sum", "variance"),
+    *(f"nn.conv{rank}d{kind}" for rank in (1, 2, 3) for kind in ("", "_transpose")),
+    *(f"nn.{kind}avg_pool{rank}d" for rank in (1, 2, 3) for kind in ("", "adaptive_")),
+)
+
+
 @functools.cache
 def register() -> None:
     """Connect the policy to this TVM, and register the code generator if the runtime is there.
 
-    Extrema that stay on TVM are lowered by `extrema`, also those that importers fold.
+    Extrema and sums that stay on TVM are lowered by `extrema` and `wide_sums`, also those that
+    importers fold.
     """
+    # Above the level of TVM's own, whichever comes first.
     for name in ("max", "min", "argmax", "argmin"):
-        # Above the level of TVM's own, whichever comes first.
         tvm.ir.register_op_attr(f"relax.{name}", "FLegalize", _lower_extremum, level=11)
+    for name in _SUMS:
+        lower = functools.partial(_lower_sum, tvm.ir.Op.get(f"relax.{name}").get_attr("FLegalize"))
+        tvm.ir.register_op_attr(f"relax.{name}", "FLegalize", lower, level=11)
     cpu.connect(functools.partial(tvm.get_global_func, allow_missing=True))
     if tvm.get_global_func("runtime.DNNLJSONRuntimeCreate", allow_missing=True) is not None:
         tvm.register_global_func("relax.ext.dnnl", _compile_partitions, override=True)
