@@ -113,15 +113,15 @@ def main(args):
         args.seed = int(time.time()) % 10**6
     if args.seconds is None and args.count is None:
         args.seconds = 60
-    if args.kernels:
-        return kernel_scan.main(args)
-    if args.ops is not None:
-        return single_ops.main(args)
-    if args.artifacts or args.replay or args.gate:
+    draws_ops = args.kernels or args.ops is not None
+    if not draws_ops and (args.artifacts or args.replay or args.gate):
         return artifacts.main(args)
-    # Before TVM is loaded. Two threads are enough to divide work, and run on teams as by default.
+    # Before TVM is loaded. Two threads are enough to divide work, and run on teams as by default;
+    # chunks of sums and blocks depend on their number.
     for variable in ("OMP_NUM_THREADS", "TVM_NUM_THREADS"):
         os.environ.setdefault(variable, "2")
+    if draws_ops:
+        return (kernel_scan if args.kernels else single_ops).main(args)
     if args.relay:
         return replay(args.relay)
     from dnnl_tests import graphs as random_graphs

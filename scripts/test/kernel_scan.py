@@ -60,9 +60,6 @@ def _record(counts, seconds, version):
 
 def main(args):
     """Run the scan; return 1 if a case is not right."""
-    # Before TVM is loaded. Chunks of sums and blocks depend on the number of threads.
-    for variable in ("OMP_NUM_THREADS", "TVM_NUM_THREADS"):
-        os.environ.setdefault(variable, "2")
     from dnnl_tests import kernel_scan
     from tvm.relay.op.contrib import dnnl
 

@@ -40,8 +40,6 @@ def _draws(names, checks, first):
 def main(args):
     """Run the checks; return 1 if one fails or no call is accepted."""
     # Before TVM is loaded.
-    for variable in ("OMP_NUM_THREADS", "TVM_NUM_THREADS"):
-        os.environ.setdefault(variable, "2")
     os.environ["TVM_DNNL_STRICT"] = "1"
     names, checks = _checks(args.relax)
     chosen = args.ops.split(",") if args.ops else names
