@@ -40,9 +40,7 @@ _MAX_ELEMENTS = 2**24
 def _lp_normalization(node: NodeInfo):
     norm = f"ReduceL{node.attrs.get('p', 2)}"
     axis, zero = node.attrs.get("axis", -1), node.dtype(0).type(0)
-    reduced = f"{norm} <keepdims = 1> (x0, axes)"
-    if node.opset < 18:
-        reduced = f"{norm} <axes = [{axis}]> (x0)"
+    reduced = node.reduced(norm, "x0", [axis], "axes")
     nodes = f"norm = {reduced} is_zero = Equal(norm, zero) factor = Where(is_zero, one, norm)"
     nodes += " y0 = Div(x0, factor)"
     return node.body(nodes, axes=np.array([axis]), zero=zero, one=zero + zero.dtype.type(1))
@@ -191,9 +189,7 @@ def _determinant(node: NodeInfo):
         is_odd = sum(a > b for a, b in itertools.combinations(order, 2)) % 2
         constants[f"at{number}"] = np.array(at)
         nodes.append(f"part{number} = Gather <axis = -1> (flat, at{number})")
-        reduced = f"ReduceProd <keepdims = 0> (part{number}, last)"
-        if node.opset < 18:
-            reduced = f"ReduceProd <keepdims = 0, axes = [-1]> (part{number})"
+        reduced = node.reduced("ReduceProd", f"part{number}", [-1], "last", keepdims=0)
         nodes.append(f"product{number} = {reduced}")
         nodes.append(f"term{number} = {'Neg' if is_odd else 'Identity'}(product{number})")
         terms.append(f"term{number}")

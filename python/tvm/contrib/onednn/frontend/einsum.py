@@ -48,7 +48,7 @@ def einsum(node: NodeInfo):
     is_broadcast = any(len(each - {None}) > 1 for each in sizes.values())
     if is_broadcast or any(len({*labels}) < len(labels) for labels in (*terms, result)):
         return None
-    body = _Body(node.opset, {label for label, each in sizes.items() if each == {None}})
+    body = _Body(node, {label for label, each in sizes.items() if each == {None}})
     operands = [_Operand(f"x{k}", labels) for k, labels in enumerate(terms)]
     value = body.reduced(operands[0], "".join([*terms[1:], result]))
     for number, other in enumerate(operands[1:], 2):
@@ -80,10 +80,10 @@ def _labelled(node: NodeInfo) -> tuple[list[str], str]:
 class _Body:
     """The nodes that are written, in the order in which they run."""
 
-    def __init__(self, opset: int, open_labels: set[str]):
+    def __init__(self, node: NodeInfo, open_labels: set[str]):
         self.nodes: list[str] = []
         self.constants: dict[str, np.ndarray] = {}
-        self._opset, self._open_labels = opset, open_labels
+        self._node, self._open_labels = node, open_labels
 
     def _add(self, call: str) -> str:
         name = f"v{len(self.nodes)}"
@@ -108,10 +108,7 @@ class _Body:
         if not axes:
             return value
         labels = "".join(each for each in value.labels if each in kept)
-        if self._opset < 13:
-            call = f"ReduceSum <axes = {axes}, keepdims = 0> ({value.name})"
-        else:
-            call = f"ReduceSum <keepdims = 0> ({value.name}, {self._vector(axes)})"
+        call = self._node.reduced("ReduceSum", value.name, axes, self._vector(axes), keepdims=0)
         return _Operand(self._add(call), labels)
 
     def contracted(self, left: _Operand, right: _Operand, kept: str) -> _Operand:
@@ -143,7 +140,7 @@ class _Body:
         """Return a value with new axes of size 1."""
         if not axes:
             return value.name
-        if self._opset < 13:
+        if self._node.opset < 13:
             return self._add(f"Unsqueeze <axes = {[*axes]}> ({value.name})")
         return self._add(f"Unsqueeze({value.name}, {self._vector(axes)})")
 
@@ -175,6 +172,4 @@ class _Body:
 
     def _product(self, value: _Operand, labels: str) -> str:
         sizes = self._sizes(value, labels)
-        if self._opset < 18:
-            return self._add(f"ReduceProd <axes = [0], keepdims = 1> ({sizes})")
-        return self._add(f"ReduceProd <keepdims = 1> ({sizes}, {self._vector([0])})")
+        return self._add(self._node.reduced("ReduceProd", sizes, [0], self._vector([0])))

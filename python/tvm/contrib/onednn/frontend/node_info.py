@@ -119,6 +119,26 @@ class NodeInfo:
         value = self.attrs.get(name, default)
         return value.decode() if isinstance(value, bytes) else value
 
+    def reduced(self, op: str, value: str, axes: list[int], name: str, keepdims: int = 1) -> str:
+        """Return the call of a reduction, with its axes as an attribute where the opset wants that.
+
+        Parameters
+        ----------
+        op : str
+            The op, such as "ReduceSum".
+        value : str
+            What it reads.
+        axes : list[int]
+            The axes.
+        name : str
+            The name of a constant that has them.
+        keepdims : int
+            Whether they are kept, with a size of 1.
+        """
+        if self.opset < (13 if op == "ReduceSum" else 18):
+            return f"{op} <axes = {axes}, keepdims = {keepdims}> ({value})"
+        return f"{op} <keepdims = {keepdims}> ({value}, {name})"
+
     def body(self, nodes: str, **constants) -> onnx.FunctionProto:
         """Return a body.
 
