@@ -121,8 +121,10 @@ class OnnxSource:
         self.framework, self._run, self._feeds = next(self._choices)
 
     def _has_windows(self, feeds) -> bool:
-        """Whether onnxruntime runs the model, and each image is as large as the windows over it."""
+        """Whether onnxruntime finds each image to be as large as the windows over it."""
         nodes = [node for node in self._model.graph.node if node.op_type in WINDOWED]
+        if not nodes:
+            return True  # `results` runs it
         names = [node.input[0] for node in nodes if node.input[0] in self._computed]
         model = self._with_results(names) if names else self._model
         try:
