@@ -44,7 +44,8 @@ def lowered(own: Callable, builder: relax.BlockBuilder, call: relax.Call) -> rel
         The call.
     """
     dtype = str(call.ty.dtype)
-    if dtype not in _NARROW or any(str(each.ty.dtype) != dtype for each in _tensors(call)):
+    is_mixed = any(_is_tensor(each) and str(each.ty.dtype) != dtype for each in call.args)
+    if dtype not in _NARROW or is_mixed:
         return own(builder, call)
     args = [
         builder.emit_te(topi.cast, each, "float32") if _is_tensor(each) else each
@@ -62,7 +63,3 @@ def lowered(own: Callable, builder: relax.BlockBuilder, call: relax.Call) -> rel
 
 def _is_tensor(arg: relax.Expr) -> bool:
     return isinstance(arg.ty, relax.TensorType)
-
-
-def _tensors(call: relax.Call) -> list[relax.Expr]:
-    return [each for each in call.args if _is_tensor(each)]

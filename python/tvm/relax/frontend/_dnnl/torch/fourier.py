@@ -208,9 +208,9 @@ def _binary_parts(target, one: tuple, other: tuple) -> tuple | None:
         return call(target, a, c), call(target, b, c)
     if target not in _PRODUCTS:
         return None
-    if None in (b, d):
-        if b is None:
-            return call(target, a, c), call(target, a, d)
+    if b is None:
+        return call(target, a, c), call(target, a, d)
+    if d is None:
         return call(target, a, c), call(target, b, c)
     ac, bd, ad, bc = (call(target, x, y) for x, y in ((a, c), (b, d), (a, d), (b, c)))
     return call(aten.sub.Tensor, ac, bd), call(aten.add.Tensor, ad, bc)
