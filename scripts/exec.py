@@ -87,7 +87,7 @@ def run_command(args, words):
     has_language_model = measures_text or getattr(args, "prompt", None) is not None
     measures_first = getattr(args, "first", False)
     modes = ("first", "recurrent", "ops", "zoo")
-    of_both = any(getattr(args, name, False) for name in modes)
+    of_both = measures and any(getattr(args, name, False) for name in modes)
     if getattr(args, "architectures", False):
         layout, measures = PluginLayout(), False
     elif getattr(args, "relax", False) or has_language_model or of_both:

@@ -134,6 +134,12 @@ PREPARED = {
         )
         for mode in ("relax", "recurrent", "ops", "text")
     },
+    # Not the mode of `bench` of that name.
+    "fuzz-ops": (
+        ["fuzz", "--ops", "matmul"],
+        ["wheel-tvm.txt", "import tvm", "-m scripts fuzz --ops matmul\n"],
+        ["/relax/venv"],
+    ),
     "prompt": (
         ["demo", "--prompt", "Hello"],
         [
