@@ -76,3 +76,8 @@ def computes(dtype: str) -> bool:
         return True
     query = _query("computes")
     return dtype in REAL and query is not None and bool(query(dtype))
+
+
+def lacks(dtype: str) -> bool:
+    """Whether a type is one of floating-point values for which oneDNN has no fast code."""
+    return dtype in REAL and not computes(dtype)

@@ -89,7 +89,7 @@ def weights_in_float32(graph: Graph, rules: Rules) -> Counter:
             continue
         if is_op(weight, DEQUANTIZE) and tensor_of(weight.args[0]).dtype in EIGHT_BITS:
             reason = _why_no_weight(weight, spec)
-            texts.update([f"{user.name}: {reason}"] if reason else [])
+            texts.update([f"{user.name} between 8-bit tensors: {reason}"] if reason else [])
     return texts
 
 

@@ -115,7 +115,7 @@ def tensor_reason(
     shape, dtype = tensor.shape, tensor.dtype
     if dtype not in dtypes:
         return f"{name} is {dtype}, not {list_of(dtypes)}"
-    if dtype in cpu.REAL and not cpu.computes(dtype):
+    if cpu.lacks(dtype):
         return f"{name} is {dtype}, which oneDNN does not support on this CPU"
     if any(dim is not None and dim < 0 for dim in shape):
         text = text_of_shape(shape)

@@ -115,8 +115,8 @@ class OffloadReport:
     in_8_bits : Counter[str]
         By kind of scale: the composites that read integers in 8 bits.
     in_float32 : Counter[str]
-        By Relay op and reason: the ops of 8-bit tensors and weights that run in float32, and the
-        recurrent layers whose weights stay so with `precision`.
+        By Relay op and reason: the ops of 8-bit tensors and weights that run in float32, those of
+        types that the CPU lacks, and the recurrent layers whose weights stay so with `precision`.
     partitions : int
         The number of functions that oneDNN runs.
     folded : Counter[str]
@@ -265,8 +265,7 @@ class OffloadReport:
                 items = (f"{count} x {name}" for name, count in sorted(counts.items()))
                 lines.append(f"{title}: {', '.join(items)}")
         for text, count in sorted(self.in_float32.items()):
-            where = "" if text.startswith(f"{COMPILER}.") else " between 8-bit tensors"
-            lines.append(f"in float32{where}: {count} x {text}")
+            lines.append(f"in float32: {count} x {text}")
         left = [name for name in self._left if _is_quantized(name)]
         if left and self.partitions:
             items = (f"{self._left[name]} x {name}" for name in sorted(left))

@@ -47,8 +47,8 @@ class Record:
     folded : Counter
         By op: how many were folded into others or removed.
     in_float32 : Counter
-        By op and reason: the ops of 8-bit tensors and weights that run in float32, and the
-        recurrent layers whose weights stay so with `precision`.
+        By op and reason: the ops of 8-bit tensors and weights that run in float32, those of types
+        that the CPU lacks, and the recurrent layers whose weights stay so with `precision`.
     failures : dict[str, str]
         By function: why it, or an op of it, was left as it was.
     excluded : list[str]

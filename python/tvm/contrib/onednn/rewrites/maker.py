@@ -92,5 +92,5 @@ def check_floats(node: Node, name: str = "data") -> str:
 def check_moved(node: Node) -> None:
     """Raise UnsupportedOp for data of a type that oneDNN cannot copy."""
     dtype = tensor_of(node.args[0]).dtype
-    if dtype not in VIEWED or (dtype in cpu.REAL and not cpu.computes(dtype)):
+    if dtype not in VIEWED or cpu.lacks(dtype):
         raise UnsupportedOp(f"data is {dtype}")

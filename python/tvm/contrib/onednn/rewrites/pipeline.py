@@ -31,6 +31,7 @@ from ..ops.rules import Rules
 from .attempt import Rewrite, attempt
 from .attention import fuse_attention
 from .bias_order import move_bias_first
+from .compute_in_float32 import compute_in_float32, ops_in_float32
 from .decompose import decompose
 from .dynamic_convs import fuse_dynamic_convs
 from .dynamic_quantization import fuse_dynamic_quantization
@@ -68,8 +69,8 @@ class Outcome(NamedTuple):
     folded : Counter
         The ops that were folded into others, by name.
     in_float32 : Counter
-        By op and reason: the ops of 8-bit tensors and weights that run in float32, and the
-        recurrent layers whose weights stay so with `precision`.
+        By op and reason: the ops of 8-bit tensors and weights that run in float32, those of types
+        that the CPU lacks, and the recurrent layers whose weights stay so with `precision`.
     """
 
     folded: Counter
@@ -114,6 +115,9 @@ def rewrite(
     run.steps(simplify, static_reshape)
     # Constant folding would compute an 8-bit weight in float32.
     run.steps(read_dequantize, fold_constants)
+    # Most rewrites ask the rules, which refuse types that the CPU lacks.
+    run.steps(compute_in_float32)
+    run.in_float32 += ops_in_float32(graph, rules)
     # A guard tests `isnan`, which `decompose` writes as a comparison. It also reshapes constants.
     run.steps(fuse_softmax_guards, decompose, fold_constants)
     # Later rewrites match the matmul of a constant weight as a dense only.
@@ -215,4 +219,4 @@ class _Run:
 
     def count_in_float32(self) -> None:
         """Count, for the report, the ops with 8-bit operands that run in float32."""
-        self.in_float32 = weights_in_float32(self._graph, self._rules)
+        self.in_float32 += weights_in_float32(self._graph, self._rules)

@@ -28,7 +28,7 @@ from dnnl_tests.graphs.test_infer import (
     problems_of,
 )
 from dnnl_tests.net import COUNTS, DTYPES, TRIES, check_op
-from dnnl_tests.pretended_cpu import every_dtype
+from dnnl_tests.pretended_cpu import every_dtype, only_float32
 from dnnl_tests.relay import const
 
 # Ops of the table that Relay writes as others, or that rewrites make of several: in `rewrites`,
@@ -154,6 +154,23 @@ def test_each_op_of_the_table_is_drawn():
 @pytest.mark.parametrize("name", DIRECT)
 def test_net(name, count):
     check_op(name, DIRECT.index(name), count, combination)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("name", [name for name in DIRECT if not TABLE[name].moves])
+def test_on_a_cpu_without_the_type(name, dtype):
+    """What oneDNN runs in float32 it runs in float32 if the model has it in another type."""
+    for seed in range(TRIES):
+        case, wide = (made(name, each, seed, False) for each in (dtype, "float32"))
+        if case is None or wide is None or not judged(wide[0], name, []):
+            continue
+        func, _ = case
+        # A conversion of data that nothing computes with stays as it is.
+        is_offloaded = name != "cast" and bool(func.params)
+        with only_float32():
+            assert not check(func, func, is_offloaded), func
+        return
+    pytest.skip("Relay has no such call, or oneDNN does not run it in float32")
 
 
 @pytest.mark.parametrize("count", COUNTS)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""bfloat16 and float16 on oneDNN: where the CPU has them, and refused with a reason elsewhere."""
+"""bfloat16 and float16 on oneDNN: where the CPU has them, and in float32 elsewhere."""
 
 import math
 import re
@@ -17,6 +17,7 @@ from dnnl_tests import direct
 from dnnl_tests import graphs as random_graphs
 from dnnl_tests.graphs import draw, judging
 from dnnl_tests.graphs.graph import inputs_of
+from dnnl_tests.pretended_cpu import only_float32
 from dnnl_tests.reference import rand
 from dnnl_tests.single_op import reasons, var
 
@@ -103,10 +104,12 @@ CALLS = {
 
 @pytest.mark.parametrize("dtype", SHORT)
 @pytest.mark.parametrize("name", CALLS)
-def test_refused_where_the_cpu_has_no_such_numbers(name, dtype, monkeypatch):
-    monkeypatch.setattr(cpu, "computes", lambda dtype: dtype == "float32")
-    (reason,) = reasons(CALLS[name](dtype))
-    assert reason.endswith(f"is {dtype}, which oneDNN does not support on this CPU")
+def test_in_float32_where_the_cpu_has_no_such_numbers(name, dtype):
+    mod = tvm.IRModule.from_expr(CALLS[name](dtype))
+    with only_float32():
+        report = dnnl.offload_report(dnnl.partition_for_dnnl(mod, prune=False))
+    assert report.offloaded == report.partitions == 1
+    assert report.in_float32 == {f"ops in {dtype}, which oneDNN does not support on this CPU": 1}
 
 
 @pytest.mark.parametrize("dtype", SHORT)

@@ -15,7 +15,7 @@ from dnnl_tests.relay import composites, module, partition
 DATA = Quantization(0.02, 131, "uint8")
 OUT = Quantization(0.11, 120, "uint8")
 WEIGHT = Quantization(0.01, 120, "uint8")
-TEXT = "nn.conv2d: the weight minus its zero point does not fit into int8"
+TEXT = "nn.conv2d between 8-bit tensors: the weight minus its zero point does not fit into int8"
 
 
 def convolution(

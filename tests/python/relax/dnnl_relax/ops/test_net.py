@@ -35,7 +35,7 @@ from tvm_dnnl._dnnl.ops import ROWS
 from tvm_dnnl._dnnl.reader import RelaxGraph
 from tvm_dnnl._dnnl.reading import constant_of, is_constant, short_name
 
-from dnnl_relax.modules import virtual_machine
+from dnnl_relax.modules import compiled, virtual_machine
 from dnnl_relax.ops.draws import DRAWS, NOT_DRAWN, SIZES, Draw
 
 # TVM ends the process when it infers the type of one with open channels.
@@ -208,10 +208,14 @@ def wrong_numbers(mod, func, seed=0, with_tvm=False):
 def tvm_alone(mod, inputs):
     """Return what TVM computes without oneDNN; nothing if it cannot compile the module."""
     try:
-        main = virtual_machine(mod)["main"]
+        return results_of(mod, inputs)
     except RuntimeError:
         return []
-    result = main(*map(tvm.runtime.tensor, inputs))
+
+
+def results_of(mod, inputs):
+    """Return what a compiled module computes."""
+    result = virtual_machine(compiled(mod))["main"](*map(tvm.runtime.tensor, inputs))
     results = [result] if isinstance(result, tvm.runtime.Tensor) else list(result)
     return [each.numpy() for each in results]
 

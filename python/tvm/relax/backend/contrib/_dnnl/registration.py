@@ -36,8 +36,8 @@ def _lower_extremum(builder, call):
     return lowered(builder, call)
 
 
-def _lower_sum(own, builder, call):
-    from .wide_sums import lowered
+def _lower_in_float32(own, builder, call):
+    from .wide import lowered
 
     return lowered(own, builder, call)
 
@@ -49,19 +49,24 @@ _SUMS = (
     *(f"nn.{kind}avg_pool{rank}d" for rank in (1, 2, 3) for kind in ("", "adaptive_")),
 )
 
+#: Those for which LLVM has no code in 16 bits.
+_FUNCTIONS = "acos acosh asin asinh atan atanh cosh sinh tan".split()
+
 
 @functools.cache
 def register() -> None:
     """Connect the policy to this TVM, and register the code generator if the runtime is there.
 
-    Extrema and sums that stay on TVM are lowered by `extrema` and `wide_sums`, also those that
-    importers fold.
+    Extrema, sums and functions that stay on TVM are lowered by `extrema` and `wide`, also those
+    that importers fold.
     """
     # Above the level of TVM's own, whichever comes first.
     for name in ("max", "min", "argmax", "argmin"):
         tvm.ir.register_op_attr(f"relax.{name}", "FLegalize", _lower_extremum, level=11)
-    for name in _SUMS:
-        lower = functools.partial(_lower_sum, tvm.ir.Op.get(f"relax.{name}").get_attr("FLegalize"))
+    for name in (*_SUMS, *_FUNCTIONS):
+        lower = functools.partial(
+            _lower_in_float32, tvm.ir.Op.get(f"relax.{name}").get_attr("FLegalize")
+        )
         tvm.ir.register_op_attr(f"relax.{name}", "FLegalize", lower, level=11)
     cpu.connect(functools.partial(tvm.get_global_func, allow_missing=True))
     if tvm.get_global_func("runtime.DNNLJSONRuntimeCreate", allow_missing=True) is not None:

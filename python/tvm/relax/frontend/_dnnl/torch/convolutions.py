@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Converter of 3-D transposed convolutions, which TVM's importer does not read."""
+"""Converter of convolutions: TVM's returns float32, whatever the operands are."""
 
 from __future__ import annotations
 
@@ -23,23 +23,17 @@ from tvm import relax
 
 def _convolution(node, importer):
     x, weight, bias, stride, padding, dilation, is_transposed, output_padding, groups = node.args
-    if not is_transposed or len(node.meta["val"].shape) != 5:
-        return importer._convolution(node)
-    emit = importer.block_builder.emit
-    result = emit(
-        relax.op.nn.conv3d_transpose(
-            importer.env[x],
-            importer.env[weight],
-            strides=stride,
-            padding=padding,
-            output_padding=output_padding,
-            dilation=dilation,
-            groups=groups,
-        )
-    )
+    emit, rank = importer.block_builder.emit, len(node.meta["val"].shape) - 2
+    windows = {"strides": stride, "padding": padding, "dilation": dilation}
+    if is_transposed:
+        windows["output_padding"] = output_padding
+    # One value stands for all axes.
+    windows = {name: list(sizes) * (rank // len(sizes)) for name, sizes in windows.items()}
+    convolve = getattr(relax.op.nn, f"conv{rank}d{'_transpose' if is_transposed else ''}")
+    result = emit(convolve(importer.env[x], importer.env[weight], groups=groups, **windows))
     if bias is None:
         return result
-    bias = emit(relax.op.reshape(importer.env[bias], (1, -1, 1, 1, 1)))
+    bias = emit(relax.op.reshape(importer.env[bias], (1, -1, *[1] * rank)))
     return emit(relax.op.add(result, bias))
 
 

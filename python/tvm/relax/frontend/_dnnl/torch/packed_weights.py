@@ -117,11 +117,13 @@ def _dequantize(node, importer):
 def _linear(values, node, importer):
     x, weight = node.args[:2]
     operands = _operands(weight) if is_kept(weight) else [weight, None]
+    bias = argument(node, "bias")
     if len(operands) < 3 or any(each not in values for each in operands if each is not None):
-        return importer._linear(node)
+        # TVM's converter returns float32, whatever the operands are.
+        tensors = (each and importer.env[each] for each in (x, weight, bias))
+        return importer.block_builder.emit(relax.op.linear(*tensors))
     limits = [argument(weight, name) for name in ("quant_min", "quant_max")]
     result = _block_dense(importer, x, *map(values.get, operands), limits)
-    bias = argument(node, "bias")
     if bias is not None:
         bias = _cast(importer, importer.env[bias])
         result = importer.block_builder.emit(relax.op.add(result, bias))

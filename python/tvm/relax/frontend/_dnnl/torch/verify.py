@@ -51,7 +51,7 @@ class ProgramSource:
         Compiles a module with a precision, or without oneDNN if that is None, and runs it on
         arrays; returns arrays.
     args : Sequence | None
-        The arguments; by default the example inputs.
+        The arguments, tensors or arrays; by default the example inputs.
     """
 
     framework, undefined = "PyTorch", ()
@@ -59,6 +59,7 @@ class ProgramSource:
     def __init__(self, program, run, args=None):
         self._program, self._run = program, run
         leaves = tree_leaves(program.example_inputs if args is None else (tuple(args), {}))
+        leaves = [to_torch(each) if isinstance(each, np.ndarray) else each for each in leaves]
         self._tensors = [each for each in leaves if isinstance(each, torch.Tensor)]
         self._leaves = leaves
         self.inputs = [*map(to_numpy, self._tensors)]

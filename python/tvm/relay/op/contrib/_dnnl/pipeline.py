@@ -22,7 +22,7 @@ from collections.abc import Callable
 
 import tvm
 from tvm import relay
-from tvm.contrib.onednn import interrupts
+from tvm.contrib.onednn import cpu, interrupts
 from tvm.contrib.onednn.failures import note_failure
 from tvm.contrib.onednn.ops.rules import Rules
 from tvm.contrib.onednn.ops.tensors import EIGHT_BITS, tensor_reason
@@ -185,6 +185,9 @@ def _is_of_interest(call: relay.Call, rules: Rules) -> bool:
     if layer_name(call):
         return True
     if name in rules.ops and rules.reason(view_of(call)) is None:
+        return True
+    # It runs in float32.
+    if name in rules.ops and cpu.lacks(getattr(value_of(call), "dtype", "")):
         return True
     # QNN ops, and integers that are cast, may be written with ops that have rows.
     if name is not None and name.startswith("qnn."):

@@ -41,6 +41,7 @@ _SIZES = (5, 5), (7, 13), (18, 20)
 CALLS = {
     "interpolate_nearest": (F.interpolate, _resized("nearest", _SIZES)),
     "interpolate_nearest_exact": (F.interpolate, _resized("nearest-exact", _SIZES)),
+    "linear": (F.linear, [Call(f(2, 5), f(3, 5), f(3)), Call(f(2, 4, 5), f(3, 5))]),
     "interpolate_bilinear": (F.interpolate, _resized("bilinear", _SIZES)),
     "interpolate_antialias": (F.interpolate, _resized("bilinear", _SIZES, antialias=True)),
     "interpolate_bicubic": (F.interpolate, _resized("bicubic", _SIZES)),

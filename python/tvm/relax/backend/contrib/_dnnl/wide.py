@@ -14,10 +14,10 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Lowers ops that sum elements of 16 bits and stay on TVM, so that they sum in float32.
+"""Lowers ops of 16 bits that stay on TVM and sum, or compute functions, as ops of float32.
 
 So do oneDNN, PyTorch and onnxruntime. TVM sums in the type of the elements: a mean of 10,000
-elements in float16 is off by half of its value.
+elements in float16 is off by half of its value. LLVM has no code for functions such as `acos`.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sums of elements of 16 bits that stay on TVM: in float32."""
+"""Sums and functions of elements of 16 bits that stay on TVM: in float32."""
 
 import numpy as np
 import pytest
@@ -91,3 +91,28 @@ def test_a_partitioned_module_and_other_types():
         x = np.random.default_rng(0).uniform(0, 1, (2, MANY)).astype(dtype)
         rtol = 2.0**-10 if dtype == "float16" else 1e-13
         np.testing.assert_allclose(run(mod, x), x.astype("float64").mean(1), rtol=rtol)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_functions(dtype):
+    """LLVM has no code for these, which ended in an error."""
+    inverse = [np.arccos, np.arcsin, np.arcsinh, np.arctan, np.arctanh]
+    others = [np.arccosh, np.cosh, np.sinh, np.tan]
+
+    def every(x):
+        y = relax.op.multiply(x, relax.const(2, dtype))
+        calls = [
+            getattr(relax.op, each.__name__.replace("arc", "a"))(operand)
+            for operand, functions in ((x, inverse), (y, others))
+            for each in functions
+        ]
+        return relax.op.stack(calls)
+
+    builder, x = relax.BlockBuilder(), relax.Var("x", relax.TensorType([5], dtype))
+    with builder.function("main", [x]):
+        builder.emit_func_output(builder.emit(every(x)))
+    values = np.array([0.5, 0.55, 0.6, 0.7, 0.75]).astype(numpy_type(dtype))
+    got, wide = run(builder.get(), values), values.astype("float64")
+    want = [each(wide) for each in inverse] + [each(2 * wide) for each in others]
+    rtol = 2.0**-8 if dtype == "bfloat16" else 2.0**-10
+    np.testing.assert_allclose(got, want, rtol=rtol)
