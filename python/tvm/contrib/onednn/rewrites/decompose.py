@@ -88,6 +88,25 @@ def _matmul_name(data: Node, weight: Node) -> str:
     return "nn.matmul" if len(dims) == 3 and None not in dims else "nn.batch_matmul"
 
 
+def _product_of_open_sizes(make: Maker, node: Node) -> Node | None:
+    """Write a product by a matrix of an open size as one of batches, whose sizes may all be open.
+
+    TVM fails to compile it as a dense: its kernel for x86 packs the columns.
+    """
+    data, weight = node.operands
+    attrs = {"transpose_a": False, "transpose_b": True, **vars(node.attrs)}
+    attrs.pop("units", None)
+    inner = data.tensor.shape[-2 if attrs["transpose_a"] else -1]
+    if None not in (*weight.tensor.shape, inner):
+        return None
+    ranks = [len(each.tensor.dims) for each in (data, weight)]
+    if ranks not in ([2, 2], [3, 2]):
+        return None
+    data = make.expand_dims(data, 0) if ranks[0] == 2 else data
+    product_ = make("nn.batch_matmul", data, make.expand_dims(weight, 0), **attrs)
+    return make.squeeze(product_, [0]) if ranks[0] == 2 else product_
+
+
 def _along_one_axis(name: str, make: Maker, node: Node) -> Node:
     """Write a norm over several trailing axes as one over the last axis, between reshapes."""
     data, *params = node.operands
@@ -187,6 +206,8 @@ DECOMPOSITIONS: dict[str, Callable[[Maker, Node], Node | None]] = {
     "relax.nn.attention_bias": attention,
     **LOGIC,
     **COPIES,
+    "nn.dense": _product_of_open_sizes,
+    "nn.matmul": _product_of_open_sizes,
     "relax.matmul": _matmul_of_vectors,
     "relax.nn.layer_norm": partial(_along_one_axis, "nn.layer_norm"),
     "relax.nn.rms_norm": partial(_along_one_axis, "dnnl.rms_norm"),

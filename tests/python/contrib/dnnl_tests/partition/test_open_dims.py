@@ -169,6 +169,7 @@ STAYING = {
     "depthwise-conv": (lambda x: conv(x, in_channels=1, groups=8), False),
     "conv-with-groups": (lambda x: conv(x, in_channels=4, groups=2), False),
     "conv": (conv, True),
+    "dense-open-matrix": (lambda x: nn.dense(relay.reshape(x, (-1, 8)), var("w", ANY, 8)), False),
     "unary": (relay.atan, True),
 }
 

@@ -126,6 +126,32 @@ def test_two_inputs_of_open_length():
     check(scores, sizes, {"dnnl.batch_matmul_multiply": 1})
 
 
+PRODUCTS = {
+    "both-open": (lambda: nn.dense(var("x", ANY, 4), var("y", ANY, 4)), (3, 4), (5, 4)),
+    "columns-open": (lambda: nn.dense(var("x", ANY, ANY), var("y", ANY, ANY)), (3, 6), (17, 6)),
+    "rows-fixed": (lambda: nn.dense(var("x", 2, 4), var("y", ANY, 4)), (2, 4), (33, 4)),
+    "batch": (lambda: nn.dense(var("x", ANY, ANY, 4), var("y", ANY, 4)), (2, 3, 4), (5, 4)),
+    "matmul": (
+        lambda: nn.matmul(var("x", 4, ANY), var("y", ANY, 4), transpose_a=True, transpose_b=True),
+        (4, 3),
+        (5, 4),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_product_by_an_open_matrix(name):
+    """TVM alone cannot compile these."""
+    make, *shapes = PRODUCTS[name]
+    partitioned = partition(module(make()))
+    report = dnnl.offload_report(partitioned)
+    assert report.partitions == 1 and report.offloaded == report.total
+    runner = testing.Runner(testing.build(partitioned, executor="vm", opt_level=1))
+    x, y = (rand(*shape) for shape in shapes)
+    want = (x.T if name == "matmul" else x) @ y.T
+    testing.assert_close(runner({"x": x, "y": y}), [want])
+
+
 def test_residual():
     data, other = image(), var("y", ANY, 8, ANY, ANY)
     sizes = [{"x": shape, "y": shape} for shape in ((1, 8, 9, 11), (3, 8, 7, 6))]

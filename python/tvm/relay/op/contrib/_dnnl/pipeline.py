@@ -28,6 +28,7 @@ from tvm.contrib.onednn.ops.rules import Rules
 from tvm.contrib.onednn.ops.tensors import EIGHT_BITS, tensor_reason
 from tvm.contrib.onednn.partition.offload import offload as offloaded
 from tvm.contrib.onednn.report.record import ATTR, Record
+from tvm.contrib.onednn.rewrites.decompose import DECOMPOSITIONS
 from tvm.contrib.onednn.rewrites.formulas import ROOTS
 from tvm.contrib.onednn.rewrites.pipeline import rewrite_quantized
 from tvm.relay import transform
@@ -189,8 +190,8 @@ def _is_of_interest(call: relay.Call, rules: Rules) -> bool:
     # It runs in float32.
     if name in rules.ops and cpu.lacks(getattr(value_of(call), "dtype", "")):
         return True
-    # QNN ops, and integers that are cast, may be written with ops that have rows.
-    if name is not None and name.startswith("qnn."):
+    # QNN ops, integers that are cast, and others, may be written with ops that have rows.
+    if name is not None and (name.startswith("qnn.") or name in DECOMPOSITIONS):
         return True
     if name == "cast" and value_of(call).dtype in EIGHT_BITS:
         return True

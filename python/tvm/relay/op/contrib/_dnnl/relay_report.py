@@ -140,6 +140,10 @@ class RelayDescription(Description):
             groups, shapes = node.attrs.groups, [node.args[0].shape]
             compiles, is_depthwise = groups == 1, groups == shapes[0][1]
             shapes = shapes if is_depthwise else [shapes[0][1:]]
+        elif name in ("nn.dense", "nn.matmul"):
+            # Its code for x86 packs the columns of the matrix.
+            shapes = [node.args[1].shape]
+            compiles = None not in shapes[0]
         return "" if compiles or not any(None in shape for shape in shapes) else NOT_COMPILED
 
     def inputs(self, node: Node) -> list[Node]:
