@@ -42,7 +42,8 @@ not: `print(model.report)` in Python, or, for an ONNX file,
 This page lists what is possible. An op that has no row stays on TVM. An op that has one stays on
 TVM, too, if
 
-- its data type is not in the row. `bfloat16` and `float16` also require a CPU that supports them;
+- its data type is not in the row. On a CPU that lacks `bfloat16` or `float16`,
+  it runs in `float32`;
 - a tensor is empty, or its size is [open](open_dimensions.md#what-is-offloaded) and oneDNN must
   know it;
 - an attribute is one of those in [Reasons for a refusal](#reasons-for-a-refusal);

@@ -49,8 +49,11 @@ _SUMS = (
     *(f"nn.{kind}avg_pool{rank}d" for rank in (1, 2, 3) for kind in ("", "adaptive_")),
 )
 
-#: Those for which LLVM has no code in 16 bits.
-_FUNCTIONS = "acos acosh asin asinh atan atanh cosh sinh tan".split()
+#: Those for which TVM has no code in float16 or bfloat16.
+_FUNCTIONS = (
+    *("acos", "acosh", "asin", "asinh", "atan", "atanh", "cosh", "sinh", "tan"),
+    *("isfinite", "isinf", "isnan", "log_add_exp", "mod", "power"),
+)
 
 
 @functools.cache

@@ -17,7 +17,7 @@
 """Lowers ops of 16 bits that stay on TVM and sum, or compute functions, as ops of float32.
 
 So do oneDNN, PyTorch and onnxruntime. TVM sums in the type of the elements: a mean of 10,000
-elements in float16 is off by half of its value. LLVM has no code for functions such as `acos`.
+elements in float16 is off by half of its value. TVM has no code for functions such as `acos`.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ def lowered(own: Callable, builder: relax.BlockBuilder, call: relax.Call) -> rel
     call : relax.Call
         The call.
     """
-    dtype = str(call.ty.dtype)
-    is_mixed = any(_is_tensor(each) and str(each.ty.dtype) != dtype for each in call.args)
-    if dtype not in _NARROW or is_mixed:
+    dtypes = {str(each.ty.dtype) for each in call.args if _is_tensor(each)}
+    if len(dtypes) != 1 or dtypes.isdisjoint(_NARROW):
         return own(builder, call)
+    (dtype,) = dtypes
     args = [
         builder.emit_te(topi.cast, each, "float32") if _is_tensor(each) else each
         for each in call.args
@@ -58,6 +58,8 @@ def lowered(own: Callable, builder: relax.BlockBuilder, call: relax.Call) -> rel
     result = own(builder, wide)
     if result.same_as(wide):
         return call
+    if str(call.ty.dtype) != dtype:
+        return result
     return builder.call_te(topi.cast, builder.emit(result), dtype)
 
 
