@@ -59,16 +59,18 @@ file(SHA256 "${DNNL_FILE}" DNNL_SHA256)
 file(STRINGS "${TVM_FFI}/include/tvm/ffi/c_api.h" TVM_FFI_ABI
      REGEX "#define TVM_FFI_VERSION_(MAJOR|MINOR|PATCH) ")
 string(REGEX MATCHALL "[0-9]+" TVM_FFI_ABI "${TVM_FFI_ABI}")
-string(REPLACE ";" "." TVM_FFI_VERSION "${TVM_FFI_ABI}")
 string(REPLACE ";" ", " TVM_FFI_ABI "${TVM_FFI_ABI}")
-foreach(name _built_with.py sbom.cdx.json)
-  configure_file("cmake/plugin/${name}.in" "${CMAKE_CURRENT_BINARY_DIR}/${name}" @ONLY)
-endforeach()
+configure_file("cmake/plugin/_built_with.py.in" "${CMAKE_CURRENT_BINARY_DIR}/_built_with.py" @ONLY)
 install(TARGETS tvm_dnnl_relax DESTINATION tvm_dnnl)
 install(FILES "${DNNL_FILE}" DESTINATION tvm_dnnl RENAME libdnnl.so.3)
 install(FILES "${CMAKE_CURRENT_BINARY_DIR}/_built_with.py" DESTINATION tvm_dnnl)
 if(SKBUILD)
-  install(FILES "${CMAKE_CURRENT_BINARY_DIR}/sbom.cdx.json"
+  # The header's number is that of the binary interface.
+  dnnl_ask_python(TVM_FFI_VERSION
+    "from importlib.metadata import version; print(version('apache-tvm-ffi'))")
+  set(sbom "${CMAKE_CURRENT_BINARY_DIR}/sbom.cdx.json")
+  configure_file("cmake/plugin/sbom.cdx.json.in" "${sbom}" @ONLY)
+  install(FILES "${sbom}"
           DESTINATION "${SKBUILD_METADATA_DIR}/sboms")
   get_filename_component(DNNL_DOCS "${DNNL_INCLUDE_DIR}/../share/doc/onednn" ABSOLUTE)
   foreach(name LICENSE THIRD-PARTY-PROGRAMS)

@@ -3,7 +3,7 @@
 
 It holds the prebuilt tree with the oneDNN backend laid over it, libtvm_dnnl.so, and oneDNN's
 library. In a new environment `pip install FILE` is all it takes. With --relax it is the plug-in for
-Relax, which `pip wheel .` builds: here of the pinned packages and with a tag that is audited.
+Relax, as `pip wheel .` builds it, with pinned packages.
 """
 
 import functools
@@ -11,7 +11,6 @@ import json
 import re
 import shutil
 import subprocess
-import zipfile
 from pathlib import Path
 
 from scripts import options
@@ -27,22 +26,11 @@ from scripts.setup.variables import tvm_home
 # The one place that has it: what a program can ask for.
 _VERSIONED = ROOT / "scripts" / "plugin" / "tvm_dnnl" / "__init__.py"
 VERSION = re.search('^__version__ = "(.+)"$', _VERSIONED.read_text(), re.MULTILINE).group(1)
-# Not in the wheel, and not in every Linux distribution that its tag stands for: a package that it
-# requires has the first; the readme names the others. With one GNU OpenMP for all, a process does
-# not have two sets of threads.
-_NOT_INCLUDED = ("libtvm_ffi.so", "libgomp.so.1", "libtinfo.so.6")
-# It would parse the symbols of a library in Python once for each manylinux tag.
-_AUDITWHEEL = """\
-import functools, sys
-from auditwheel import elfutils, main
-elfutils.get_undefined_symbols = functools.cache(elfutils.get_undefined_symbols)
-sys.exit(main.main())
-"""
-
 _PROJECT = """\
 [build-system]
-requires = ["scikit-build-core"]
-build-backend = "scikit_build_core.build"
+requires = ["scikit-build-core", "auditwheel"]
+build-backend = "tagged_wheel"
+backend-path = ["."]
 
 [project]
 name = {name}
@@ -123,8 +111,12 @@ def write_project(layout, folder):
     for name in ("LICENSE", "THIRD-PARTY-PROGRAMS"):
         text = layout.onednn / "share" / "doc" / "onednn" / name
         (folder / "licenses" / f"oneDNN-{name}.txt").write_bytes(text.read_bytes())
-    texts = {"licenses/CARRIED.md": "licenses.md", "README.md": "readme.md"}
-    for place, name in texts.items():
+    copies = {
+        "licenses/CARRIED.md": "licenses.md",
+        "README.md": "readme.md",
+        "tagged_wheel.py": "tagged_wheel.py",
+    }
+    for place, name in copies.items():
         (folder / place).write_bytes(Path(__file__).with_name(name).read_bytes())
     text = _PROJECT.format(
         name=json.dumps(NAME),
@@ -157,13 +149,7 @@ def build(layout, out):
         folder.mkdir(parents=True)
     source, settings = (folder, {}) if layout.has_tree else (layout.root, build_settings(layout))
     _run(layout, pip_builds(layout, ["wheel", "-w", folder, source], settings))
-    # Its tag becomes what its libraries need.
-    audited = folder / "audited"
-    command = [layout.python, "-c", _AUDITWHEEL, "repair", "--plat", "auto", "--wheel-dir", audited]
-    for name in _NOT_INCLUDED:
-        command += ["--exclude", name]
-    _run(layout, [*command, *existing(layout, folder)])
-    (wheel,) = existing(layout, audited)
+    (wheel,) = existing(layout, folder)
     check_audited(wheel)
     for old in existing(layout, out):
         old.unlink()
@@ -172,13 +158,11 @@ def build(layout, out):
 
 
 def check_audited(wheel):
-    """Raise SetupError if no manylinux tag fits a wheel, or it got libraries of this machine."""
-    with zipfile.ZipFile(wheel) as archive:
-        added = [Path(name).name for name in archive.namelist() if ".libs/" in name]
-    if added or "manylinux" not in wheel.name:
-        reason = f"it needs {', '.join(added)}" if added else "its C library is too new"
+    """Raise SetupError if no manylinux tag fits a wheel."""
+    if "manylinux" not in wheel.name:
         raise SetupError(
-            f"no manylinux tag fits {wheel.name}: {reason}", "build it with an older compiler."
+            f"no manylinux tag fits {wheel.name}: `auditwheel show` says what its libraries need",
+            "build it with an older compiler and C library.",
         )
 
 

@@ -106,18 +106,10 @@ def test_its_libraries_run_where_its_tag_says(built, tmp_path):
     check_libraries(built, tmp_path, {"libtvm.so", "libtvm_dnnl.so", "libdnnl.so.3"})
 
 
-def test_a_library_of_this_machine_is_no_part_of_it(tmp_path):
-    path = tmp_path / "tvm_dnnl-1-py3-none-manylinux_2_35_x86_64.whl"
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("tvm/libtvm.so", "")
-    wheel.check_audited(path)
-    with zipfile.ZipFile(path, "a") as archive:
-        archive.writestr("tvm_dnnl.libs/libnew-1234.so.1", "")
-    with pytest.raises(SetupError, match="needs libnew-1234.so.1"):
-        wheel.check_audited(path)
-    with pytest.raises(SetupError, match="its C library is too new"):
-        (tmp_path / "empty-linux_x86_64.whl").write_bytes(b"PK\5\6" + bytes(18))
-        wheel.check_audited(tmp_path / "empty-linux_x86_64.whl")
+def test_a_wheel_without_a_tag_is_an_error(tmp_path):
+    wheel.check_audited(tmp_path / "tvm_dnnl-1-py3-none-manylinux_2_35_x86_64.whl")
+    with pytest.raises(SetupError, match="no manylinux tag fits tvm_dnnl-1"):
+        wheel.check_audited(tmp_path / "tvm_dnnl-1-py3-none-linux_x86_64.whl")
 
 
 def test_it_holds_what_a_model_needs(built):
