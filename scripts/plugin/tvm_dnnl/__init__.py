@@ -11,9 +11,7 @@ imported when it is needed: not to load and run a library.
 import ctypes
 import importlib
 import importlib.util
-import math
 import re
-import struct
 import sys
 from pathlib import Path
 
@@ -93,11 +91,15 @@ def _numbers(version):
 def _runtime_libraries():
     """Return those of a TVM that can have the plug-in; none if importing it must tell."""
     folder = Path(importlib.util.find_spec("tvm").origin or "").parent / "lib"
-    version = sys.modules["tvm.contrib.onednn.installed"].version("apache-tvm")
+    version = _installed().version("apache-tvm")
     # The other has functions of TVM's own that models call, such as sort.
     paths = [folder / f"libtvm_{name}.so" for name in ("runtime", "runtime_extra")]
     is_there = version and paths[0].is_file() and _numbers(version) >= (0, 26)
     return list(filter(Path.is_file, paths)) if is_there else []
+
+
+def _installed():
+    return sys.modules["tvm.contrib.onednn.installed"]
 
 
 def _is_runtime_only():
@@ -141,22 +143,12 @@ def _load_library():
         )
     path = Path(_built_with.__file__).with_name("libtvm_dnnl_relax.so")
     for each in (path, path.with_name("libdnnl.so.3")):
-        if each.is_file() and _is_cut_off(each):
+        if each.is_file() and _installed().is_cut_off(each):
             raise ImportError(f"{each} is cut off: install tvm_dnnl again")
     try:
         return ctypes.CDLL(str(path))
     except OSError as error:
         raise ImportError(f"{path} cannot be opened: {error}. {_remedy(str(error))}") from error
-
-
-def _is_cut_off(path):
-    """Whether a library ends before its table of sections: opening it would end the process."""
-    with path.open("rb") as file:
-        header = file.read(64)
-    if len(header) < 64:
-        return True
-    (begin,) = struct.unpack_from("<Q", header, 40)
-    return path.stat().st_size < begin + math.prod(struct.unpack_from("<2H", header, 58))
 
 
 def _remedy(error):
@@ -216,6 +208,7 @@ if _LIBRARY is None:
     else:
         sys.modules["tvm_ffi"].register_global_func(_CODEGEN, _compile_partitions)
         for _name in (
+            "arguments",
             "interrupts",
             "environment",
             "progress",

@@ -82,5 +82,5 @@ def test_files_that_are_no_onnx_models(name, content, message, tmp_path):
 
 
 def test_other_objects():
-    with pytest.raises(TypeError, match="a file or an ONNX model, not int"):
+    with pytest.raises(TypeError, match="a path or an onnx.ModelProto, not int"):
         load(5)

@@ -35,6 +35,7 @@ from types import ModuleType
 
 import numpy as np
 
+from .arguments import path_of
 from .compiler_lock import held
 from .export import making
 from .export import put as replace
@@ -57,7 +58,7 @@ def library(folder: str | os.PathLike, key: str, write: Callable[[str], None]) -
     OSError
         The library is not there and cannot be written.
     """
-    folder = Path(folder).expanduser().absolute()
+    folder = Path(path_of(folder, "folder")).expanduser().absolute()
     known = _find(folder, key)
     if known is not None:
         return known
@@ -111,7 +112,7 @@ def _explained(path: Path, remedy: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        text = f"cached_library: {error.strerror}: {remedy}"
+        text = f"folder: {error.strerror}: {remedy}"
         raise OSError(error.errno, text, str(path)) from error
 
 
@@ -206,7 +207,7 @@ def key_of_file(
     key : str | None
         The digest; None if the file says that some weights are in other files.
     """
-    content = Path(path).read_bytes()
+    content = Path(path_of(path)).read_bytes()
     if _EXTERNAL in content:
         return None
     tvm = sys.modules.get("tvm")

@@ -27,12 +27,15 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .arguments import path_of
 from .environment import utf8_path
 from .export import export_library
+from .installed import is_cut_off
 
 if TYPE_CHECKING:
     from .report.offload_report import OffloadReport
@@ -114,6 +117,8 @@ class CompiledModel:
 
     def _in_order(self, args, kwargs) -> tuple:
         """Return the arguments in the order of `input_names`."""
+        if len(args) == 1 and isinstance(args[0], Mapping):
+            raise TypeError(_NOT_BY_NAME)
         if not args and kwargs.keys() == self._inputs.keys():
             return tuple(kwargs[name] for name in self.input_names)
         values = dict(zip(self.input_names, args))
@@ -145,7 +150,7 @@ class CompiledModel:
         array, known = _array(name, value), self._inputs[name]
         if known is None:
             # TVM checks the types that it has, and ends in an internal error for others.
-            if array.dtype.kind in "OSUmMc":
+            if array.dtype.kind in "mMc":
                 raise TypeError(f"input {name}: the dtype {array.dtype} is not supported")
             return array
         shape, dtype = known
@@ -214,11 +219,20 @@ def _array(name: str, value) -> np.ndarray:
         value = value.detach() if hasattr(value, "detach") else value
         if str(getattr(value, "dtype", None)) == "torch.bfloat16":
             return bfloat16_array(value.contiguous())
-        return np.asarray(value.numpy() if hasattr(value, "numpy") else value)
+        array = np.asarray(value.numpy() if hasattr(value, "numpy") else value)
     except Exception as error:  # of whatever class the value is
         raise TypeError(
             f"input {name}: the {type(value).__name__} cannot be read as an array: {error}"
         ) from error
+    if array.dtype.kind in "OSU":
+        if isinstance(value, Mapping):
+            raise TypeError(_NOT_BY_NAME)
+        kind = f"{type(value).__name__} (dtype {array.dtype})"
+        raise TypeError(f"input {name}: {kind} is not an array of numbers")
+    return array
+
+
+_NOT_BY_NAME = "the inputs are passed as a dict: pass arrays, by name as in model(**inputs)"
 
 
 def bfloat16_array(tensor) -> np.ndarray:
@@ -237,13 +251,6 @@ def tensor_view(address: int, shape, dtype) -> np.ndarray:
     dtype = np.dtype(dtype)
     memory = (ctypes.c_byte * (math.prod(shape) * dtype.itemsize)).from_address(address or 0)
     return np.ndarray(shape, dtype, buffer=memory)
-
-
-def check_onnx_only(shape, constants) -> None:
-    """Raise TypeError for arguments that are for ONNX models only."""
-    for name, given in (("shape", shape), ("constants", constants)):
-        if given is not None:
-            raise TypeError(f"{name} is for ONNX models: others have the shapes of their inputs")
 
 
 def partitioned(mod, is_partitioned: bool, partition: Callable, params, options: Mapping):
@@ -294,16 +301,29 @@ def load_library(path: str | os.PathLike, load_shared: Callable, load_other: Cal
     ------
     OSError
         There is no such file, or it cannot be read.
+    TypeError, ValueError
+        That is no path, or no library.
     """
-    path = os.path.abspath(os.fspath(path))
+    path = os.path.abspath(path_of(path))
     with open(path, "rb") as file:  # TVM's errors do not say so.
-        is_shared = _is_shared_library(file.read(_ELF_TYPE + 2))
+        header = file.read(_ELF_TYPE + 2)
         status = os.fstat(file.fileno())
-    if not is_shared and not path.endswith(".so"):
-        return load_other(path)
+    if not header:
+        raise ValueError(f"{path} is empty: export or copy the library again")
+    if not _is_shared_library(header):
+        if path.endswith(_OTHERS):
+            return load_other(path)
+        raise ValueError(
+            f"{path} is not a library: `compile` reads models, and `export_library` of a compiled "
+            "model writes a library"
+        )
+    if is_cut_off(Path(path)):
+        raise ValueError(f"{path} is cut off: export or copy the library again")
     return load_shared(utf8_path(_name_of_file(path, (status.st_dev, status.st_ino))))
 
 
+# Formats that TVM links or loads by the suffix.
+_OTHERS = (".tar", ".o", ".a", ".bc", ".ll")
 # The offset of the type in the header of an ELF file, and that of shared libraries.
 _ELF_TYPE, _ET_DYN = 16, 3
 

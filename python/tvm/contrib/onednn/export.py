@@ -32,11 +32,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from .arguments import path_of
 from .progress import step
 
 # The compilers that TVM looks for, to link a shared library
 COMPILERS = ("g++", "gcc", "clang++", "clang", "c++", "cc")
 
+# Suffixes of what `compile` reads: a library must not replace a model by mistake
+MODELS = (".onnx", ".tflite", ".pt2", ".pt")
 # Prefix of the folders that files are written in. One that a killed process left is removed
 MAKING, ABANDONED = ".dnnl-making-", 60.0
 
@@ -60,11 +63,18 @@ def export_library(compiled, path: str | os.PathLike, **options) -> None:
     Raises
     ------
     OSError
-        The file cannot be written, for example because the disk of `path` or of the temporary
-        files is full.
+        The file cannot be written, for example because there is no such folder, or the disk of
+        `path` or of the temporary files is full.
+    ValueError
+        The suffix is that of a model's file, such as ".onnx".
     RuntimeError
         The C++ compiler that links a shared library failed, or there is none.
     """
+    path = path_of(path)
+    if path.endswith(MODELS):
+        raise ValueError(
+            f"path: {path} is the name of a model's file; name a library, such as m.so"
+        )
     with step(f"write {os.path.basename(path)}"), replaced_at_end(path) as new:
         link(compiled, str(new), **options)
 
@@ -72,7 +82,9 @@ def export_library(compiled, path: str | os.PathLike, **options) -> None:
 def link(compiled, path: str, **options) -> None:
     """Export a compiled model by TVM, with constants that are copied from memory to the file."""
     # An executable of Relay's VM has it in its module.
-    owner = compiled if hasattr(compiled, "export_library") else compiled.mod
+    owner = compiled if hasattr(compiled, "export_library") else getattr(compiled, "mod", None)
+    if owner is None:
+        raise TypeError(f"compiled must be a compiled model, not {type(compiled).__name__}")
     is_default = options.get("fcompile") is None and not path.endswith((".tar", ".wasm"))
     if _Write.imports is not None and is_default:
         options = {"fpack_imports": _Write.imports, **options}
@@ -97,7 +109,11 @@ def replaced_at_end(path: str | os.PathLike) -> Iterator[Path]:
     folder that takes no other.
     """
     # A link stays one.
-    path = Path(os.path.realpath(path))
+    path = Path(os.path.realpath(path_of(path)))
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, "path: this is a folder; name a file", str(path))
+    if not path.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "path: make this folder first", str(path.parent))
     if path.exists() and not path.is_file() or not os.access(path.parent, os.W_OK):
         with _checked_writes():
             yield path

@@ -19,7 +19,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 # CPU features whose instructions LLVM emits on its own. A virtual machine may hide some of what
 # its CPU model has, and code built for the model's full set then dies of an illegal instruction.
@@ -48,6 +48,41 @@ def _host_has(features, flags: set[str]) -> bool:
             if name.replace(".", "").replace("-", "").replace("_", "") not in flags:
                 return False
     return True
+
+
+# The device type of DLPack.
+_CPU_DEVICE = 1
+
+
+def checked_target(target, kind, default: Callable):
+    """Return a target as an object of TVM; None stands for the default.
+
+    Parameters
+    ----------
+    target : tvm.target.Target | str | Mapping | None
+        As passed by the caller.
+    kind : type
+        `tvm.target.Target`.
+    default : Callable
+        Returns the target of this machine.
+
+    Raises
+    ------
+    TypeError, ValueError
+        It is no target that TVM knows, or none of a CPU.
+    """
+    if target is None:
+        return default()
+    if not isinstance(target, (str, Mapping, kind)):
+        raise TypeError(f"target must be a tvm.target.Target or a string, not {target!r}")
+    try:
+        checked = target if isinstance(target, kind) else kind(target)
+    except (TypeError, ValueError) as error:
+        reason = str(error).strip().splitlines()[-1]
+        raise ValueError(f"target: TVM does not know {target!r}: {reason}") from error
+    if checked.get_target_device_type() != _CPU_DEVICE:
+        raise ValueError(f"target must be a CPU's, such as 'llvm', not {target!r}")
+    return checked
 
 
 def host_target(codegen, make_target: Callable):

@@ -14,11 +14,14 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Versions of installed packages."""
+"""Versions of installed packages, and libraries as they lie on the disk."""
 
 from __future__ import annotations
 
 import importlib.metadata
+import math
+import struct
+from pathlib import Path
 
 
 def version(package: str) -> str:
@@ -27,3 +30,13 @@ def version(package: str) -> str:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         return ""
+
+
+def is_cut_off(path: Path) -> bool:
+    """Whether a library ends before its table of sections: opening it would end the process."""
+    with path.open("rb") as file:
+        header = file.read(64)
+    if len(header) < 64:
+        return True
+    (begin,) = struct.unpack_from("<Q", header, 40)
+    return path.stat().st_size < begin + math.prod(struct.unpack_from("<2H", header, 58))

@@ -19,11 +19,13 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 
+import numpy as np
+
 from . import cpu
+from .arguments import close_to
 from .environment import is_on
 
 DEFAULTS = {
@@ -115,7 +117,7 @@ def make_options(
     for name, default in DEFAULTS.items():
         if isinstance(default, bool) and not isinstance(chosen[name], bool):
             raise TypeError(f"{name} must be True or False, not {chosen[name]!r}")
-    _check_threads(chosen["num_threads"])
+    chosen["num_threads"] = _checked_threads(chosen["num_threads"])
     chosen["precision"] = precision_of(chosen["precision"])
     chosen["exclude"] = _check_exclude(chosen["exclude"], rows, op_names)
     return Options(mod_name, **chosen)
@@ -159,16 +161,17 @@ def precision_of(precision) -> str:
     return precision
 
 
-def _check_threads(number) -> None:
+def _checked_threads(number) -> int | None:
     if number is None:
-        return
-    if not isinstance(number, int) or isinstance(number, bool):
+        return None
+    if not isinstance(number, (int, np.integer)) or isinstance(number, bool):
         raise TypeError(f"num_threads must be an integer, not {number!r}")
     if not 0 <= number <= _MAX_THREADS:
         raise ValueError(
             f"num_threads must be a number from 1 to {_MAX_THREADS}, or 0 to let the process "
             f"decide, but is {number}"
         )
+    return int(number)
 
 
 def _check_exclude(exclude, rows: Sequence[str], op_names: Callable) -> frozenset[str]:
@@ -184,7 +187,7 @@ def _check_exclude(exclude, rows: Sequence[str], op_names: Callable) -> frozense
         if not isinstance(name, str):
             raise TypeError(f"exclude must contain names of ops or composites, not {name!r}")
         if name not in known:
-            close = difflib.get_close_matches(name, sorted(known), n=1)
-            hint = f"did you mean '{close[0]}'?" if close else f"oneDNN runs {sorted(rows)}"
+            close = close_to(name, known)
+            hint = f"did you mean '{close[0]}'?" if close else "the report of a model names its ops"
             raise ValueError(f"exclude has '{name}', which is not an op or composite; {hint}")
     return frozenset(names)

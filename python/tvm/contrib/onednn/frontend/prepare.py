@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Optional, Union
 
 import numpy as np
 
+from ..arguments import check_mapping, model_error, path_of
 from ..environment import utf8_path
 from .fold import fold
 from .messages import check_model
@@ -88,6 +89,8 @@ def prepare(
 
 def with_inputs(model, shape=None, constants=None) -> onnx.ModelProto:
     """Return a model with the shapes and values of inputs that are given; see `prepare`."""
+    check_mapping("shape", shape)
+    check_mapping("constants", constants)
     model = load(model)
     set_shapes(model, shape or {})
     _set_constants(model, constants or {})
@@ -98,7 +101,6 @@ def load(model) -> onnx.ModelProto:
     """Return a model that may be modified."""
     try:
         import onnx
-        from google.protobuf.message import DecodeError
     except ImportError as error:
         raise ImportError("ONNX models require the package onnx: pip install onnx") from error
     if isinstance(model, onnx.ModelProto):
@@ -110,15 +112,17 @@ def load(model) -> onnx.ModelProto:
                 )
         return clone(model)
     if not isinstance(model, (str, os.PathLike)):
-        raise TypeError(f"the model must be a file or an ONNX model, not {type(model).__name__}")
-    path = os.fspath(model)
+        raise model_error(model, "a path or an onnx.ModelProto")
+    path = path_of(model, "model")
     try:
         loaded = onnx.load(path, load_external_data=False)
-        onnx.load_external_data_for_model(loaded, utf8_path(os.path.dirname(path)))
-    except DecodeError as error:
+    except OSError:
+        raise
+    except Exception as error:  # of the parser of any of its formats
         raise ValueError(f"{path} is not an ONNX model: {_hint(path) or error}") from error
     if not loaded.HasField("graph"):
         raise ValueError(f"{path} is not an ONNX model: {_hint(path) or 'it has no graph'}")
+    onnx.load_external_data_for_model(loaded, utf8_path(os.path.dirname(path)))
     return loaded
 
 
@@ -135,7 +139,13 @@ def _hint(path: str) -> str | None:
             "programs of PyTorch (.pt2) and TFLite models are read by tvm_dnnl, the plug-in for "
             "Relax, if the file is intact"
         )
-    return None
+    if begin.startswith(b"\x7fELF"):
+        return "it is a library, which `load_model` loads"
+    if begin.lstrip().lower().startswith((b"<!doctype", b"<html", b"<?xml")):
+        return "it is a web page; download the file itself"
+    if all(32 <= byte < 127 or byte in b"\t\r\n" for byte in begin):
+        return f"it is a text that begins with {begin.decode()!r}"
+    return "it is cut off or damaged, or has another format; export or copy it again"
 
 
 def inputs(model: onnx.ModelProto) -> list[onnx.ValueInfoProto]:

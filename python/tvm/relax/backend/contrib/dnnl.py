@@ -28,6 +28,7 @@ from collections.abc import Mapping, Sequence
 import tvm
 import tvm_ffi
 from tvm.contrib.onednn import compiler_lock, interrupts, progress
+from tvm.contrib.onednn.arguments import check_module, check_options
 from tvm.contrib.onednn.compiled_model import CompiledModel, partitioned
 from tvm.contrib.onednn.export import check_writes_of, export_library, release_memory
 from tvm.contrib.onednn.ops.rules import Rules
@@ -139,7 +140,7 @@ def partition_for_dnnl(
     RuntimeError
         With `strict`: an op cannot be rewritten or written; the message names it.
     """
-    compiled.check_module(mod)
+    check_module(mod, tvm.IRModule)
     if isinstance(exclude, (list, tuple)):
         exclude = [str(name).removeprefix("relax.") for name in exclude]
     given = dict(prune=prune, exclude=exclude, precision=precision, exact_nan=exact_nan)
@@ -201,6 +202,8 @@ def compile(  # pylint: disable=redefined-builtin
     >>> probabilities = model(np.zeros((1, 3, 224, 224), "float32"))
     >>> model.export_library("model.so")
     """
+    check_options(options, partition_for_dnnl)
+    compiled.target_of(target)
     model, shape, constants = opened(model, shape, constants)
     source, is_verified = model, verification.is_wanted(verify, model)
     model = imported(model, shape, constants)
@@ -269,6 +272,8 @@ def verify(
     --------
     >>> print(tvm_dnnl.verify("model.onnx", precision="bfloat16"))
     """
+    check_options(options, partition_for_dnnl)
+    compiled.target_of(target)
     model, shape, constants = opened(model, shape, constants)
     model = verification.referenced(model, reference, shape, constants)
     if isinstance(model, tvm.IRModule):
@@ -340,5 +345,5 @@ def offload_report(mod: tvm.IRModule) -> OffloadReport:
     TypeError
         `mod` is not a module.
     """
-    compiled.check_module(mod)
+    check_module(mod, tvm.IRModule)
     return make_report(mod, TABLE)

@@ -31,7 +31,13 @@ from pathlib import Path
 import tvm
 from tvm import relay
 from tvm.contrib.onednn import cache, compiler_lock, cpu, progress
-from tvm.contrib.onednn.compiled_model import CompiledModel, check_onnx_only, partitioned
+from tvm.contrib.onednn.arguments import (
+    check_mapping,
+    check_module,
+    check_onnx_only,
+    check_options,
+)
+from tvm.contrib.onednn.compiled_model import CompiledModel, partitioned
 from tvm.contrib.onednn.export import check_writes_of, export_library
 from tvm.contrib.onednn.ops.rules import Rules
 from tvm.contrib.onednn.ops.table import TABLE
@@ -55,7 +61,7 @@ from ._dnnl.integration.runtime import (
     num_threads,
     set_num_threads,
 )
-from ._dnnl.integration.target import host_target
+from ._dnnl.integration.target import host_target, target_of
 from ._dnnl.integration.verification import check_compiled, verify
 from ._dnnl.partition import pattern_table as patterns
 from ._dnnl.pass_context import options_of_pass_context
@@ -114,7 +120,8 @@ def legalize_qnn_for_dnnl(mod: tvm.IRModule) -> tvm.IRModule:
     TypeError
         `mod` is not a Relay module.
     """
-    return legalize_qnn(_check_module(mod), Rules(TABLE))
+    check_module(mod, tvm.IRModule)
+    return legalize_qnn(mod, Rules(TABLE))
 
 
 @compiler_lock.held()
@@ -207,6 +214,7 @@ def partition_for_dnnl(
     -----
     In reduced precision, fused ops are rounded once, and a fused clip turns NaN into a bound.
     """
+    check_module(mod, tvm.IRModule)
     given = dict(
         prune=prune,
         exclude=exclude,
@@ -221,7 +229,7 @@ def partition_for_dnnl(
         mod_name, given, patterns.names(TABLE), Op.list_op_names, options_of_pass_context()
     )
     with progress.step("partition"):
-        return partition(_check_module(mod), params, Rules(TABLE, options))
+        return partition(mod, params, Rules(TABLE, options))
 
 
 def offload_report(mod: tvm.IRModule) -> OffloadReport:
@@ -239,7 +247,8 @@ def offload_report(mod: tvm.IRModule) -> OffloadReport:
         It prints as a table. `to_dict()` returns the same data, and `to_json()` also has each op
         of the module.
     """
-    return make_report(_check_module(mod), TABLE)
+    check_module(mod, tvm.IRModule)
+    return make_report(mod, TABLE)
 
 
 @compiler_lock.entry("compile")
@@ -294,6 +303,9 @@ def compile(  # pylint: disable=redefined-builtin
     >>> probabilities = model(np.zeros((1, 3, 224, 224), "float32"))
     >>> model.export_library("model.so")
     """
+    check_options(options, partition_for_dnnl)
+    check_mapping("params", params)
+    target = target_of(target)
     is_verified, source, given = is_flag_set(verify), model, params
     if not isinstance(model, tvm.IRModule):
         model, weights = from_onnx(model, shape, constants)
@@ -355,7 +367,9 @@ def cached_library(
     """
     if executor not in ("graph", "vm"):
         raise ValueError(f'executor must be "graph" or "vm", but is {executor!r}')
-    texts = _texts_of(_check_module(mod))
+    check_module(mod, tvm.IRModule)
+    check_options(options, partition_for_dnnl)
+    texts = _texts_of(mod)
     key = cache.key_of(tvm, Path(__file__).parent, texts, params, options, str(target), executor)
 
     def write(path):
@@ -365,16 +379,6 @@ def cached_library(
         getattr(compiled, "mod", compiled).export_library(path, **(export_options() or {}))
 
     return cache.library(folder, key, write)
-
-
-def _check_module(mod) -> tvm.IRModule:
-    """Return `mod` if it is a Relay module."""
-    if not isinstance(mod, tvm.IRModule):
-        raise TypeError(
-            f"mod must be a tvm.IRModule, not {type(mod).__name__}; "
-            "tvm.IRModule.from_expr makes one from an expression"
-        )
-    return mod
 
 
 def _texts_of(mod: tvm.IRModule) -> Iterator[str]:

@@ -222,7 +222,7 @@ def test_a_folder_with_something_in_it_stays(tmp_path):
 def test_a_folder_that_cannot_be_written(name, error, tmp_path):
     (tmp_path / "file").write_text("")
     folder = tmp_path / name
-    with pytest.raises(error, match="cached_library: .*: no library can be made") as raised:
+    with pytest.raises(error, match="folder: .*: no library can be made") as raised:
         library(folder, "right")
     assert raised.value.filename == str(folder)
 

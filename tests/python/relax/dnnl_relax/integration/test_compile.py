@@ -282,7 +282,7 @@ def test_a_file_that_is_not_what_its_name_says(suffix, tmp_path):
 @pytest.mark.parametrize(
     "value, message",
     [
-        ([["a"]], "the dtype <U1 is not supported"),
+        ([["a"]], "list .dtype <U1. is not an array of numbers"),
         ([[1j]], "the dtype complex128 is not supported"),
         ([[1.0], [2.0, 3.0]], "the list cannot be read as an array: .*"),
     ],

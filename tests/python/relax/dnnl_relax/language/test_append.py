@@ -159,5 +159,5 @@ def test_results_as_arrays():
 
 
 def test_option_is_checked():
-    with pytest.raises(TypeError, match="append_in_place must be a bool, not 1"):
+    with pytest.raises(TypeError, match="append_in_place must be True or False, not 1"):
         tvm_dnnl.partition_for_dnnl(tvm.IRModule(), append_in_place=1)

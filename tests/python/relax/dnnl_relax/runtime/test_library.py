@@ -113,9 +113,11 @@ def test_a_file_that_is_cut_off(library, tmp_path, part):
     good = library[0].read_bytes()
     path = tmp_path / "part.so"
     path.write_bytes(good[: int(len(good) * part)])
-    words = f"part.so is cut off: it has {path.stat().st_size} bytes" if part else "file too short"
-    with pytest.raises(RuntimeError, match=words):
+    with pytest.raises(ValueError, match="part.so is (cut off|not a library|empty)"):
         tvm_dnnl.load_model(path)
+    words = f"part.so is cut off: it has {path.stat().st_size} bytes|file too short"
+    with pytest.raises(RuntimeError, match=words):
+        tvm.runtime.load_module(str(path))
 
 
 def test_a_tree_of_modules_that_is_damaged(library, tmp_path):

@@ -33,7 +33,7 @@ _APPENDS = "dnnl_append_in_place"
 def mark_appends(mod: tvm.IRModule, append_in_place: bool) -> tvm.IRModule:
     """Return a module whose partitions append to their inputs in place, or not."""
     if not isinstance(append_in_place, bool):
-        raise TypeError(f"append_in_place must be a bool, not {append_in_place!r}")
+        raise TypeError(f"append_in_place must be True or False, not {append_in_place!r}")
     return mod.with_attr(_APPENDS, True) if append_in_place else mod
 
 

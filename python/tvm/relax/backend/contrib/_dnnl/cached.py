@@ -22,6 +22,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from tvm.contrib.onednn.arguments import check_mapping, path_of
 from tvm.contrib.onednn.cache import key_of_file
 from tvm.contrib.onednn.cache import library as cached_file
 from tvm.contrib.onednn.compiled_model import CompiledModel
@@ -80,6 +81,9 @@ def cached_model(
     --------
     >>> model = tvm_dnnl.cached_model("model.onnx", folder="models", shape={"batch": 1})
     """
+    path = path_of(path)
+    check_mapping("shape", shape)
+    check_mapping("constants", constants)
     verified = ("verified",) if verify else ()
     settings = (repr(sorted((shape or {}).items())), str(target), *verified, *versions())
     key = key_of_file(path, Path(__file__).parents[1], libraries(), constants, options, *settings)

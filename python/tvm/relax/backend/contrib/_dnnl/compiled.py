@@ -26,6 +26,7 @@ import tvm
 import tvm_ffi
 from tvm import relax
 from tvm.contrib.onednn import cache, host, progress
+from tvm.contrib.onednn.arguments import check_module, check_options
 from tvm.contrib.onednn.compiled_model import flat
 from tvm.contrib.onednn.export import link
 from tvm.contrib.onednn.ops.tensors import COMPILER
@@ -54,12 +55,6 @@ def host_target() -> tvm.target.Target:
     return host.host_target(codegen, make)
 
 
-def check_module(mod) -> None:
-    """Raise a TypeError if this is no module."""
-    if not isinstance(mod, tvm.IRModule):
-        raise TypeError(f"mod must be a tvm.IRModule, not {type(mod).__name__}")
-
-
 def key_of(mod: tvm.IRModule, params: dict | None, options: dict, *settings: str) -> str:
     """Return the digest of what a library of a module is made from; see `cache.key_of`."""
     # The text has names, the hash values of constants. TVM 0.27 cannot save all modules as JSON.
@@ -71,7 +66,8 @@ def cached_library(
     mod: tvm.IRModule, params: dict | None, folder, target, options: dict, partition: Callable
 ) -> str:
     """Return the path of a module's library in a cache; partition and compile it if it is new."""
-    check_module(mod)
+    check_module(mod, tvm.IRModule)
+    check_options(options, partition)
 
     def write(path):
         link(build(partition(mod, params, **options), target), path)
@@ -87,6 +83,11 @@ def is_partitioned(mod: tvm.IRModule) -> bool:
     )
 
 
+def target_of(target) -> tvm.target.Target:
+    """Return a target that is checked; None stands for this machine."""
+    return host.checked_target(target, tvm.target.Target, host_target)
+
+
 def build(mod: tvm.IRModule, target: tvm.target.Target | str | None):
     """Compile a partitioned module to a library.
 
@@ -95,7 +96,7 @@ def build(mod: tvm.IRModule, target: tvm.target.Target | str | None):
     ValueError
         TVM has no code for a call, because the rank of one of its arguments is unknown.
     """
-    target = host_target() if target is None else target
+    target = target_of(target)
     with progress.passes_noted(tvm):
         try:
             return tvm.compile(generate(mod), target=target)

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 
 import tvm
 from tvm.contrib.onednn import compiler_lock
-from tvm.contrib.onednn.compiled_model import check_onnx_only
+from tvm.contrib.onednn.arguments import check_mapping, check_onnx_only, model_error, path_of
 from tvm.contrib.onednn.frontend.functions import import_expanded
 from tvm.contrib.onednn.frontend.prepare import Shape, prepare
 from tvm.contrib.onednn.verify.check import Source
@@ -109,6 +109,8 @@ def from_exported_program(program) -> tvm.IRModule:
         cannot be imported, or not with the type that PyTorch gives it. The message names the node
         and the op, and says why.
     """
+    if not is_program(program):
+        raise model_error(program, "a torch.export.ExportedProgram (`from_file` reads a file)")
     from tvm_dnnl.frontend._dnnl.torch.program import import_program  # requires the package torch
 
     return import_program(program)
@@ -178,7 +180,7 @@ def from_file(
     ImportError, OSError, TypeError, ValueError, tvm.error.OpNotImplemented
         As for `from_onnx`, `from_tflite` and `from_exported_program`.
     """
-    return imported(*opened(os.fspath(path), shape, constants))
+    return imported(*opened(path_of(path), shape, constants))
 
 
 def is_program(model) -> bool:
@@ -210,8 +212,14 @@ def opened(model, shape=None, constants=None):
     -------
     model, shape, constants : tuple
     """
+    check_mapping("shape", shape)
+    check_mapping("constants", constants)
     if not isinstance(model, (str, os.PathLike)):
+        if not (isinstance(model, tvm.IRModule) or is_program(model) or hasattr(model, "graph")):
+            kinds = "an onnx.ModelProto, a torch.export.ExportedProgram or a tvm.IRModule"
+            raise model_error(model, f"a path, {kinds}")
         return model, shape, constants
+    model = path_of(model, "model")
     with open(model, "rb") as file:
         begin = file.read(8)
     if begin[4:] == b"TFL3":
@@ -219,11 +227,11 @@ def opened(model, shape=None, constants=None):
             raise TypeError("constants is for ONNX models")
         return from_tflite(model, shape), None, None
     if begin.startswith(b"PK"):
-        return _loaded_program(os.fspath(model)), shape, constants
+        return _loaded_program(model), shape, constants
     for suffix, what in ((".tflite", "TFLite model"), (".pt2", "program of torch.export")):
-        if os.fspath(model).endswith(suffix):
+        if model.endswith(suffix):
             raise ValueError(
-                f"{os.fspath(model)} is not a {what}, but its name ends with {suffix}: it "
+                f"{model} is not a {what}, but its name ends with {suffix}: it "
                 + ("is empty" if not begin else "is damaged, or another kind of file")
             )
     return model, shape, constants
@@ -247,7 +255,8 @@ def _loaded_program(path: str):
         return torch.export.load(path)
     except Exception as error:  # of whatever kind
         raise ValueError(
-            f"{path} is no program of torch.export, or damaged: {type(error).__name__}: {error}"
+            f"{path} is no program of torch.export, which torch.export.save writes, or damaged: "
+            f"{type(error).__name__}: {error}"
         ) from error
 
 

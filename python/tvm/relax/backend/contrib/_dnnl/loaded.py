@@ -283,11 +283,13 @@ def load_model(path: str | os.PathLike) -> CompiledModel:
     RuntimeError
         TVM cannot load it.
     ValueError
-        The file is not a library of Relax, or has no function `main`.
+        The file is not a library, or none of Relax, or has no function `main`.
     """
     library = load_library(path, _load_shared, _load_other)
     if not library.implements_function("vm_load_executable"):
-        raise ValueError(f"{path} is not a library of a Relax module")
+        raise ValueError(
+            f"{path} is not a library of a Relax module; `export_library` of a model writes one"
+        )
     return machine(library)
 
 

@@ -23,6 +23,7 @@ from collections.abc import Iterable
 
 import tvm
 from tvm import relax, tirx
+from tvm.contrib.onednn.arguments import check_mapping, warn_of_unknown
 from tvm.contrib.onednn.failures import note_failure
 from tvm.contrib.onednn.ops.rules import Rules
 from tvm.contrib.onednn.ops.tensors import COMPILER
@@ -32,7 +33,7 @@ from tvm.contrib.onednn.report.record import ATTR, Record
 from .composites import without_unwritable
 from .paged_cache import offload_paged_attention
 from .reader import RelaxGraph
-from .reading import own_functions
+from .reading import Constant, own_functions, sizes, value_of
 from .relax_report import RelaxDescription
 from .size_checks import read_size_checks
 from .steps import on_each_function
@@ -44,10 +45,7 @@ def partition(mod: tvm.IRModule, params: dict | None, rules: Rules) -> tvm.IRMod
 
     See :py:func:`tvm.relax.backend.contrib.dnnl.partition_for_dnnl`.
     """
-    for var, func in own_functions(mod) if params else ():
-        names = {param.name for param in func.params}.intersection(params)
-        own = {name: params[name] for name in names}
-        mod = relax.transform.BindParams(var.name_hint, own)(mod) if own else mod
+    mod = _bound(mod, params) if params else mod
     record = Record(excluded=sorted(rules.options.exclude), unrolled=Record.of(mod).unrolled)
 
     def step(mod, var, func):
@@ -81,6 +79,34 @@ def partition(mod: tvm.IRModule, params: dict | None, rules: Rules) -> tvm.IRMod
     mod = on_each_function(mod, "partition", step, record.failures, rules.options.strict)
     mod = without_dead_code(offload_paged_attention(mod, rules))
     return mod.with_attr(ATTR, record.to_json())
+
+
+def _bound(mod: tvm.IRModule, params: dict) -> tvm.IRModule:
+    """Return a module in which parameters of functions are constants."""
+    check_mapping("params", params)
+    known: dict[str, None] = {}
+    for var, func in own_functions(mod):
+        known.update(dict.fromkeys(param.name for param in func.params))
+        own = {p.name: _fitting(p, params[p.name]) for p in func.params if p.name in params}
+        mod = relax.transform.BindParams(var.name_hint, own)(mod) if own else mod
+    warn_of_unknown(params, known, 4)
+    return mod
+
+
+def _fitting(param: relax.Var, value):
+    """Return a value; raise a ValueError if it does not fit its parameter."""
+    tensor = value_of(value) if isinstance(value, Constant) else value
+    if not hasattr(tensor, "shape"):
+        raise TypeError(f"params['{param.name}'] must be an array, not {type(value).__name__}")
+    shape, expected = tuple(map(int, tensor.shape)), sizes(param.ty)
+    fits = expected is None or len(shape) == len(expected)
+    fits = fits and all(a in (None, b) for a, b in zip(expected or (), shape))
+    if not fits or str(tensor.dtype) != str(param.ty.dtype or tensor.dtype):
+        raise ValueError(
+            f"params['{param.name}'] is {tensor.dtype} of shape {shape}, but the parameter is "
+            f"{param.ty}"
+        )
+    return value
 
 
 def without_dead_code(mod: tvm.IRModule) -> tvm.IRModule:

@@ -18,11 +18,10 @@
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 import tvm
 from tvm import relay
+from tvm.contrib.onednn.arguments import check_mapping, warn_of_unknown
 from tvm.contrib.onednn.ops.tensors import text_of_shape
 
 
@@ -46,8 +45,7 @@ def bind_params(mod: tvm.IRModule, params: dict) -> tvm.IRModule:
     """
     if not params:
         return mod
-    if not isinstance(params, dict):
-        raise TypeError(f"params must be a dict of values by name, not {type(params).__name__}")
+    check_mapping("params", params)
     if "main" not in {var.name_hint for var in mod.functions}:
         raise ValueError("params can only be bound to a function main, and the module has none")
     main = mod["main"]
@@ -59,21 +57,9 @@ def bind_params(mod: tvm.IRModule, params: dict) -> tvm.IRModule:
         if len(inputs[name]) > 1:
             raise ValueError(f"params['{name}']: main has {len(inputs[name])} parameters so named")
         bound[inputs[name][0]] = relay.const(_value(name, params[name], inputs[name][0]))
-    unknown = sorted(str(name) for name in params if name not in inputs)
-    if unknown:
-        warnings.warn(
-            f"params has {len(unknown)} of {len(params)} names that main does not have, "
-            f"which are ignored: {_first(unknown)}; main has {_first(list(inputs)) or 'none'}",
-            UserWarning,
-            stacklevel=4,
-        )
+    warn_of_unknown(params, inputs, 4)
     mod["main"] = relay.bind(main, bound)
     return mod
-
-
-def _first(names: list[str], limit: int = 8) -> str:
-    """List the first few names."""
-    return ", ".join(names[:limit]) + (", ..." if len(names) > limit else "")
 
 
 def _value(name: str, value, var: relay.Var) -> tvm.nd.NDArray:

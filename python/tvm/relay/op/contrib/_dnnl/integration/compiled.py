@@ -36,7 +36,7 @@ from tvm.relay.ty import is_dynamic
 from tvm.runtime import vm as vm_runtime
 
 from ..ir.dataflow_graph import is_partition
-from .target import host_target
+from .target import target_of
 
 _TYPES_OF_NUMPY = {np.dtype(code).name for code in "?efd" + np.typecodes["AllInteger"]}
 
@@ -104,7 +104,7 @@ def compile_partitioned(
         Options of `export_library`, if the library must be exported before it can run, as one with
         C source.
     """
-    target = host_target() if target is None else target
+    target = target_of(target)
     inputs = {each.name_hint: _spec(each.checked_type) for each in mod["main"].params}
     with progress.passes_noted(tvm), _optimized():
         mod = relay.transform.InferType()(mod)

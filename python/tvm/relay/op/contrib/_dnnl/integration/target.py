@@ -23,6 +23,11 @@ from tvm.contrib.onednn import host
 from tvm.target import codegen
 
 
+def target_of(target) -> tvm.target.Target:
+    """Return a target that is checked; None stands for this machine."""
+    return host.checked_target(target, tvm.target.Target, host_target)
+
+
 @functools.cache
 def host_target() -> tvm.target.Target:
     """Return the LLVM target of this machine, such as `llvm -mtriple=... -mcpu=znver4`."""

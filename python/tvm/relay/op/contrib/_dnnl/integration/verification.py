@@ -24,7 +24,8 @@ from collections.abc import Callable, Mapping, Sequence
 import tvm
 from tvm import relay
 from tvm.contrib.onednn import compiler_lock, progress
-from tvm.contrib.onednn.compiled_model import CompiledModel, check_onnx_only, flat
+from tvm.contrib.onednn.arguments import check_onnx_only, check_options
+from tvm.contrib.onednn.compiled_model import CompiledModel, flat
 from tvm.contrib.onednn.frontend import prepare
 from tvm.contrib.onednn.ir.node import INPUT
 from tvm.contrib.onednn.options import precision_of
@@ -123,6 +124,7 @@ def verify(
     """
     from ... import dnnl
 
+    check_options(options, dnnl.partition_for_dnnl)
     is_module = isinstance(model, tvm.IRModule)
     check_reference(reference, is_module)
     if is_module:
