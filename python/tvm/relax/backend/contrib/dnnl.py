@@ -172,7 +172,8 @@ def compile(  # pylint: disable=redefined-builtin
     params : dict[str, tvm.runtime.Tensor] | None
         As for `partition_for_dnnl`.
     shape, constants : Mapping | None
-        Shapes and values of an ONNX model's inputs; see `from_onnx`. Shapes of a TFLite model's.
+        Shapes and values of an ONNX model's inputs; see `from_onnx`. `shape` is also for TFLite
+        models; see `from_tflite`.
     target : tvm.target.Target | str | None
         The target that TVM compiles for. Default: `host_target()`.
     verify : bool | None
