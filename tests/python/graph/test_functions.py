@@ -141,6 +141,13 @@ def test_einsum_that_stays(equation, shapes):
     assert not expand(proto, {"Einsum"}, CORRECTIONS)
 
 
+def test_a_transform_of_reals_has_imaginary_parts_of_zero():
+    """As that of onnxruntime and numpy: their sign decides an angle of pi or -pi."""
+    operands = {"x": rand(3, 16, 1), "n": None, "axis": np.array(1)}
+    (got,) = evaluated(expanded(model("DFT", operands, ("axis",), onesided=1)), operands)
+    assert not got[:, [0, 8], 1].any() and got[:, 1:8, 1].all()
+
+
 def test_inverse_of_half_a_transform():
     """The signal, of even and odd length."""
     for length in (8, 9):

@@ -95,8 +95,11 @@ def _matrix(length: int, rows: int, parts: int, node: NodeInfo):
     """Return the matrix of a Fourier transform: (rows, parts, frequencies, parts of the result)."""
     is_inverse, is_onesided = (bool(node.attrs.get(key, 0)) for key in ("inverse", "onesided"))
     columns = length // 2 + 1 if is_onesided and not is_inverse else length
-    angles = 2 * np.pi / length * (np.outer(np.arange(rows), np.arange(columns)) % length)
-    cos, sin = np.cos(angles), np.sin(angles) * (-1 if is_inverse else 1)
+    turns = np.outer(np.arange(rows), np.arange(columns)) % length
+    angles = 2 * np.pi / length * turns
+    # That of half a turn is 0, so that imaginary parts are where the transform of reals has none.
+    cos, sin = np.cos(angles), np.where(turns * 2 % length == 0, 0.0, np.sin(angles))
+    sin = -sin if is_inverse else sin
     # Rows are the real and the imaginary part of the data, columns those of the result.
     matrix = np.array([[cos, -sin], [sin, cos]]).transpose(2, 0, 3, 1)[:, :parts]
     if is_inverse:

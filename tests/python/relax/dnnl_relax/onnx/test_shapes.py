@@ -234,6 +234,14 @@ def test_a_slice_until_the_end_from_an_open_start():
     check(proto, [rand(2, 3, 8), rand(2, 5, 8)], [rand(1, 4, 8), rand(1, 1, 8)], mod=mod)
 
 
+def test_roll_along_an_open_axis_as_pytorch_exports_it():
+    nodes = ["size = Shape(x)", "start = Mod(shift, size)", "last = Slice(x, start, most, zero)"]
+    nodes += ["first = Slice(x, zero, start, zero)", "y = Concat<axis=0>(last, first)"]
+    for shift in (-1, 2):
+        constants = dict(zero=ZERO, most=np.array([2**63 - 1]), shift=np.array([shift]))
+        check(model(nodes, {"x": ["n"]}, constants), *([rand(size)] for size in (5, 2, 1)))
+
+
 def test_tile_by_an_open_count():
     """As Whisper repeats its positions for each item of a batch."""
     nodes = ["shape = Shape(x)", "n = Slice(shape, zero, one)", "counts = Concat<axis=0>(n, rest)"]

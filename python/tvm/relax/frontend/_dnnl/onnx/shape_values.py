@@ -300,6 +300,19 @@ def _divide(least, left, right):
     return _elementwise(partial(_quotient, least))({}, left, right)
 
 
+def _modulo(attrs, left, right):
+    """Evaluate a remainder with the sign of the divisor, as of a roll along an open axis."""
+
+    def remainder(one, other):
+        if isinstance(one, int) and isinstance(other, int):
+            return one % other
+        return size_from(Analyzer().simplify(tirx.floormod(dim_from(one), dim_from(other))))
+
+    if attrs.get("fmod", 0) or right.has_zero:
+        raise UnknownValue
+    return _elementwise(remainder)(attrs, left, right)
+
+
 def _equal(attrs, left, right):
     def is_equal(one, other):
         difference = one - other
@@ -350,6 +363,7 @@ _OPS: dict[str, Callable] = {
     "Equal": _equal,
     "Floor": _unchanged,
     "Identity": _unchanged,
+    "Mod": _modulo,
     "Mul": _elementwise(operator.mul),
     "Neg": _negative,
     "ReduceProd": _product,
