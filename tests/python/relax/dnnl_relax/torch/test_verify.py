@@ -136,6 +136,26 @@ def test_random_results():
     assert "as PyTorch" in note
 
 
+def test_memory_that_slices_fill():
+    """Keys of DeepSeek are copied to two slices of uninitialized memory; they are not random."""
+
+    class Filled(nn.Module):
+        def forward(self, x):
+            y = x.new_empty(*x.shape[:-1], 2 * x.shape[-1])
+            y[..., : x.shape[-1]].copy_(x)
+            y[..., x.shape[-1] :].copy_(-x)
+            return y
+
+    class Partly(nn.Module):
+        def forward(self, x):
+            y = torch.empty_like(x)
+            y[..., 1:].copy_(x[..., 1:])
+            return y
+
+    notes = [tvm_dnnl.compile(program(each)).report.verified for each in (Filled(), Partly())]
+    assert "as PyTorch" in notes[0] and notes[1] == "not compared: the results are random"
+
+
 def test_option_is_checked():
     mod = tvm_dnnl.from_exported_program(program())
     with pytest.raises(TypeError, match="verify must be True or False"):

@@ -35,6 +35,12 @@ _ZEROS = aten.zeros.default, aten.new_zeros.default
 CAT = aten.cat.default
 _CONCATS = CAT, aten.concat.default
 _BY_PLACE = aten.gather.default, aten.scatter.value
+#: What leads from one choice to the next, beside ops of rows.
+_BETWEEN = (
+    *(*_VIEWS, *_CASTS, *_BY_PLACE, aten.sum.dim_IntList),
+    *(aten.expand.default, aten.clone.default, aten._unsafe_view.default),
+    aten.masked_fill.Scalar,
+)
 #: Ops of rows, but along the first axis.
 _ALONG = {
     aten.slice.Tensor: "dim",
@@ -168,40 +174,66 @@ class Mixture:
                 every = ids.graph.call_function(aten.arange.default, (self.experts,))
             with self.ids.graph.inserting_after(every):
                 return call(aten.eq.Tensor, ids, every)
+        for each in parts:
+            _select_groups(each.args[0].args[0])
         masks = [_selection(each) for each in parts]
         with source.graph.inserting_before(source):
             mask = masks[0] if len(masks) == 1 else source.graph.call_function(CAT, (masks, 1))
-            _read_by_mask(source, mask, self.experts)
+            _read_by_mask(source, mask)
             return call(aten.reshape.default, mask, [pairs, self.experts])
+
+
+def _select_groups(x: Node) -> None:
+    """Let what chooses groups of experts, and masks the elements of the others, sort nothing."""
+    todo, reached = [x], set()
+    while todo:
+        node = todo.pop()
+        if node in reached:
+            continue
+        reached.add(node)
+        if node.target is aten.topk.default:
+            results = {each.args[1]: each for each in node.users}
+            is_last = argument(node, "dim") in (-1, len(shape(node.args[0])) - 1)
+            if is_last and argument(node, "largest"):
+                _replace_top(node, results.get(1))
+            todo.append(node.args[0])
+        elif _is_by_row(node) or node.target in _BETWEEN:
+            todo += node.all_input_nodes
 
 
 def _selection(index: Node) -> Node:
     """Return whether the largest element of a rank, the second axis, is at a place, the third."""
-    top = index.args[0]
+    return _replace_top(index.args[0], index)
+
+
+def _replace_top(top: Node, index: Node | None) -> Node:
+    """Let what reads the elements and the places of the largest ones read their mask; return it."""
     x, is_topk = top.args[0], top.target is aten.topk.default
     with top.graph.inserting_before(top):
         mask = _top(x, top.args[1] if is_topk else 1)
         for result in top.users if is_topk else ():
             if result.args[1] == 0:
-                row = call(aten.unsqueeze.default, x, 1)
-                result.replace_all_uses_with(_selected(mask, row, 2))
-    _read_by_mask(index, mask, shape(x)[1])
+                row = call(aten.unsqueeze.default, x, -2)
+                result.replace_all_uses_with(_selected(mask, row, -1))
+    if index is not None:
+        _read_by_mask(index, mask)
     return mask
 
 
-def _read_by_mask(index: Node, mask: Node, experts: int) -> None:
+def _read_by_mask(index: Node, mask: Node) -> None:
     """Let what gathers or assigns elements of rows by the places of a mask read the mask."""
-    rows, count = shape(index)
+    *rows, _ = shape(index)
     for node in list(index.users):
-        is_along = node.target in _BY_PLACE and argument(node, "dim") in (-1, 1)
-        if not is_along or shape(node.args[0]) != (rows, experts):
+        is_along = node.target in _BY_PLACE and argument(node, "dim") in (-1, len(rows))
+        if not is_along or shape(node.args[0])[:-1] != tuple(rows):
             continue
         with node.graph.inserting_before(node):
             if node.target is aten.gather.default:
-                row = call(aten.unsqueeze.default, node.args[0], 1)
-                node.replace_all_uses_with(_selected(mask, row, 2))
-            elif count == 1:
-                one = call(aten.reshape.default, mask, [rows, experts])
+                row = call(aten.unsqueeze.default, node.args[0], -2)
+                node.replace_all_uses_with(_selected(mask, row, -1))
+            else:
+                counts = call(aten.sum.dim_IntList, call(aten.where.Scalar, mask, 1.0, 0.0), [-2])
+                one = call(aten.gt.Scalar, counts, 0)
                 value = call(aten.full_like.default, node.args[0], argument(node, "value"))
                 new = call(aten.where.self, one, value, node.args[0])
                 # The next largest element may be chosen from it.
@@ -292,19 +324,19 @@ def _is_of_rows(index: Node, experts: int) -> bool:
 
 
 def _top(x: Node, count: int) -> Node:
-    """Return whether the largest element of a rank, the second axis, is at a place, the third."""
+    """Return whether the element of a rank, the last axis but one, is at a place, the last one."""
     graph = x.graph
-    size, dtype = shape(x)[1], x.meta["val"].dtype
+    size, dtype = shape(x)[-1], x.meta["val"].dtype
     ones = graph.call_function(aten.ones.default, ([size, size],), {"dtype": dtype})
     earlier = call(aten.tril.default, ones, -1)
-    other, own = (call(aten.unsqueeze.default, x, axis) for axis in (1, 2))
+    other, own = (call(aten.unsqueeze.default, x, axis) for axis in (-2, -1))
     # Of equal elements the first one precedes.
     equal = call(aten.where.ScalarOther, call(aten.ge.Tensor, other, own), earlier, 0.0)
     before = call(aten.where.ScalarSelf, call(aten.gt.Tensor, other, own), 1.0, equal)
     rank = call(aten.sum.dim_IntList, before, [-1])
     every = graph.call_function(aten.arange.default, (count,), {"dtype": dtype})
     every = call(aten.unsqueeze.default, every, 1)
-    return call(aten.eq.Tensor, call(aten.unsqueeze.default, rank, 1), every)
+    return call(aten.eq.Tensor, call(aten.unsqueeze.default, rank, -2), every)
 
 
 def _selected(mask: Node, x: Node, axis: int) -> Node:

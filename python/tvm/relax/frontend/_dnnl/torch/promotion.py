@@ -263,8 +263,22 @@ def _cat(tensors, dim=0):
     return aten.cat.default([cast(each, dtype) for each in tensors], dim)
 
 
+@once
+def _to_copy(x, *, dtype=None, **kwargs):
+    """Compare a number with 0 instead of casting it to a truth: oneDNN has no such cast."""
+    if dtype != torch.bool or not x.is_floating_point():
+        return NotImplemented
+    return aten.ne.Scalar(x, 0)
+
+
+def _bitwise_not(x):
+    return aten.logical_not.default(x) if x.dtype == torch.bool else NotImplemented
+
+
 DECOMPOSITIONS = {
     **_in_types(),
+    aten._to_copy.default: _to_copy,
+    aten.bitwise_not.default: _bitwise_not,
     aten.eq.Tensor: _compared_with_itself(aten.eq.Tensor, True),
     aten.ne.Tensor: _compared_with_itself(aten.ne.Tensor, False),
     aten.add.Tensor: _sum(aten.add.Tensor, "add"),

@@ -25,6 +25,7 @@ import ml_dtypes
 import numpy as np
 import torch
 from torch.export.graph_signature import OutputKind, OutputSpec, TensorArgument
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.utils._pytree import tree_leaves
 
 from ..backend import EPSILON, Step, bfloat16_array, coarsest, rounded_at_random
@@ -36,6 +37,7 @@ _USER = OutputKind.USER_OUTPUT, OutputKind.LOSS_OUTPUT
 _UNDEFINED = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided")
 _SORTS = aten.sort.default, aten.sort.stable
 _PUTS = aten.index_put.default, aten.index_put_.default
+_FILLS = aten.copy_.default, aten.fill_.Scalar, aten.fill_.Tensor, aten.zero_.default
 #: Arguments with which an op that may be random is not, by name.
 _FIXED = {"train": (False,), "dropout_p": (0, 0.0), "p": (0, 0.0), "dropout": (0, 0.0)}
 
@@ -251,12 +253,34 @@ def _is_overwritten(node) -> bool:
     return is_permutation and places.args[1] == 1 and shape(places) == shape(node.args[0])
 
 
+def _is_filled(node) -> bool:
+    """Whether all elements of uninitialized memory are assigned before something reads them.
+
+    DeepSeek's keys are so: the parts with and without positions are copied to slices of them.
+    """
+    ends: dict[int, int] = {}
+    for user in node.users:
+        if user.target in _FILLS and user.args[0] is node:
+            return True
+        if user.target is not aten.slice.Tensor or argument(user, "step") != 1:
+            return False
+        if not any(each.target in _FILLS and each.args[0] is user for each in user.users):
+            return False
+        dim = argument(user, "dim") % len(shape(node))
+        if (argument(user, "start") or 0) != ends.get(dim, 0):
+            return False
+        ends[dim] = ends.get(dim, 0) + shape(user)[dim]
+        if statically_known_true(ends[dim] == shape(node)[dim]):
+            return True
+    return False
+
+
 def _is_random(node) -> bool:
     schema = getattr(node.target, "_schema", None)
     if schema is None:
         return False
     if schema.name.split("::")[-1] in _UNDEFINED:
-        return True
+        return not _is_filled(node)
     if torch.Tag.nondeterministic_seeded not in node.target.tags:
         return False
     given = {each.name: each.default_value for each in schema.arguments}
