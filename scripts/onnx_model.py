@@ -28,18 +28,17 @@ class OnnxModel:
     """
 
     def __init__(self, path, shapes=(), constants=()):
-        import onnx
         from tvm.contrib.onednn.frontend import prepare
 
         self.path, self.constants = path, dict(constants)
         try:
-            self.proto = onnx.load(path)
+            self.proto = prepare.load(path)
         except OSError as error:
             raise SetupError(
                 f"cannot read {path}: {error.strerror}", "name another file."
             ) from error
-        except Exception as error:  # protobuf's own, by whatever name
-            raise SetupError(f"{path} is no ONNX model: {error}", "name another file.") from error
+        except Exception as error:  # of the file, or of those with its weights
+            raise SetupError(str(error), "name another file.") from error
         inputs = prepare.inputs(self.proto)
         self._types = {item.name: item.type.tensor_type for item in inputs}
         self.given = prepare.shapes_by_name(self.proto, dict(shapes).items())

@@ -113,5 +113,5 @@ def test_files_that_are_no_models(tmp_path):
     with pytest.raises(SetupError, match="cannot read"):
         run([str(tmp_path / "none.onnx")])
     (tmp_path / "text.onnx").write_text("not a model")
-    with pytest.raises(SetupError, match="is no ONNX model"):
+    with pytest.raises(SetupError, match="is not an ONNX model"):
         run([str(tmp_path / "text.onnx")])

@@ -43,6 +43,13 @@ def test_what_is_no_program_of_torch_export(files):
         tvm_dnnl.from_file(None)
 
 
+def test_options_of_torch_compile():
+    with pytest.raises(TypeError, match="no option 'precison'; did you mean 'precision'"):
+        tvm_dnnl.torch_backend(None, [], options={"precison": "auto"})
+    with pytest.raises(ValueError, match="target: TVM does not know 'f'"):
+        tvm_dnnl.torch_backend(None, [], options={"target": "f"})
+
+
 def test_values_that_no_parameter_has_are_warned_of(files):
     with pytest.warns(UserWarning, match="1 of 2 names .* are ignored: no; main has x"):
         tvm_dnnl.partition_for_dnnl(files.mod, {"no": X, "x": X})

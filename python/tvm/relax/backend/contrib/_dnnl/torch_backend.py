@@ -22,6 +22,7 @@ import logging
 
 import tvm
 from tvm.contrib.onednn import compiler_lock
+from tvm.contrib.onednn.arguments import check_options
 
 from . import compiled, importers, verification
 from .loaded import machine
@@ -61,9 +62,10 @@ def torch_backend(graph_module, example_inputs, *, options: dict | None = None):
     from .. import dnnl
 
     given = dict(options or {})
-    target = given.pop("target", None) or compiled.host_target()
+    target = compiled.target_of(given.pop("target", None))
     verify = given.pop("verify", None)
     verification.is_wanted(verify, graph_module)  # raises, as the next line
+    check_options(given, dnnl.partition_for_dnnl)
     dnnl.partition_for_dnnl(tvm.IRModule(), **given)  # raises if an option is invalid
 
     @compiler_lock.entry("compile a graph of TorchDynamo")
