@@ -57,6 +57,11 @@ class TestPrune:
         ((reason,),) = report.reasons.values()
         assert reason == "pruned: pools, reductions and resizes are no faster without a heavy op"
 
+    @pytest.mark.parametrize("side, kept", [(64, 1), (63, 0)])
+    def test_long_sums_are_more_accurate(self, side, kept):
+        report = dnnl.offload_report(partition(module(relay.mean(var("x", 4, side, side), [1, 2]))))
+        assert report.offloaded == kept
+
     def test_elements_of_all_ops_count(self):
         half = var("x", LIGHT_ELEMENTS // 2)
         assert dnnl.offload_report(partition(module(relu(half) + half))).offloaded == 2
