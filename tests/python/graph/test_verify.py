@@ -257,6 +257,13 @@ def test_largest_error(got, want, error):
     assert compare.largest_error(got, want) == error
 
 
+@pytest.mark.parametrize("dtype, steps", [("float16", 8), ("bfloat16", 4), ("float32", 256)])
+def test_bound_of_the_smallest_numbers(dtype, steps):
+    info = ml_dtypes.finfo(dtype)
+    least = np.array(info.smallest_subnormal, dtype)
+    assert compare.free_bound(least, dtype) == steps * float(info.smallest_subnormal)
+
+
 def test_random_rounding_keeps_integers():
     x = np.float32([0, 1, 300, 0.1, np.inf, np.nan])
     noisy = compare.rounded_at_random(x, 2.0**-7, np.random.default_rng(0))

@@ -88,7 +88,9 @@ def free_bound(want: np.ndarray, dtype: str) -> float:
         is_quantized = str(want.dtype) in ("int8", "uint8") and largest_value(want) > 1
         return 1.0 if is_quantized else 0.0
     dtype = coarsest(dtype, str(want.dtype))
-    return _FREE[dtype] * EPSILON[dtype] * largest_value(want)
+    # The spacing of numbers below the smallest normal one is that of this.
+    largest = max(largest_value(want), float(ml_dtypes.finfo(dtype).tiny))
+    return _FREE[dtype] * EPSILON[dtype] * largest
 
 
 def largest_value(array: np.ndarray) -> float:

@@ -51,7 +51,7 @@ _SUMS = (
 
 #: Those for which TVM has no code in float16 or bfloat16.
 _FUNCTIONS = (
-    *("acos", "acosh", "asin", "asinh", "atan", "atanh", "cosh", "sinh", "tan"),
+    *("acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cosh", "sinh", "tan"),
     *("isfinite", "isinf", "isnan", "log_add_exp", "mod", "power"),
 )
 
