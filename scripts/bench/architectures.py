@@ -59,6 +59,8 @@ t5 table-transformer unispeech vit vit_mae vit_msn vitdet wav2vec2 wavlm whisper
 xlm-roberta xlnet xmod yolos audio-spectrogram-transformer clip_text_model clip_vision_model clip
 aimv2_vision_model doge eurobert gte roc_bert seed_oss sew-d splinter textnet umt5 unispeech-sat
 xlm-roberta-xl wav2vec2-conformer olmo3 ernie4_5 apertus arcee glm4_moe flex_olmo
+qwen3_5_text minimax_m2 exaone_moe jamba falcon_h1 bitnet hgnet_v2 dinov3_convnext conditional_detr
+d_fine glm4_moe_lite lfm2_moe wav2vec2-bert nemotron_h kimi_linear
 """.split()
 BATCH, LENGTH, IMAGE, SAMPLES = 2, 16, 64, 4000
 # Sizes of a config by its attributes' names; the first pattern that fits decides. 0 leaves it.
@@ -90,27 +92,35 @@ _RESNET = transformers.ResNetConfig(
 # Other values of a config: where these do not fit, a backbone that needs no other package, and
 # weights so large that the image matters: it chooses RT-DETR's queries, which are ties otherwise.
 OTHERS = {
+    "conditional_detr": {"backbone_config": _RESNET},
     "cvt": {"depth": [1, 2, 3]},
+    "d_fine": {"encoder_hidden_dim": 256, "initializer_range": 0.1},
     "deepseek_v2": dict(num_key_value_heads=4, num_experts_per_tok=2, n_group=1, topk_group=1),
-    "deepseek_v3": {"num_key_value_heads": 4},
+    "deepseek_v3": {"num_key_value_heads": 4, "first_k_dense_replace": 1, "n_group": 2},
     "deformable_detr": {"backbone_config": _RESNET},
     "detr": {"backbone_config": _RESNET},
     "donut-swin": {"image_size": 224},
     "efficientnet": {"hidden_dim": 2560, "initializer_range": 0.3},
     "esm": {"vocab_size": 33, "pad_token_id": 1, "mask_token_id": 32},
+    "glm4_moe": {"n_group": 2},
+    "glm4_moe_lite": {"num_key_value_heads": 4, "qk_head_dim": 32},
     "gpt_neo": {"attention_types": [[["global", "local"], 1]]},
     "hiera": {"image_size": (224, 224)},
     "layoutlmv3": {"coordinate_size": 12, "shape_size": 8, "input_size": IMAGE},
+    "kimi_linear": dict(num_key_value_heads=4, qk_head_dim=32, num_experts_per_token=2),
+    "lfm2_moe": {"layer_types": ["conv", "full_attention"], "num_dense_layers": 1},
     "lilt": {"hidden_size": 96},
     "mamba2": {"num_heads": 8},
     "mobilebert": {"intra_bottleneck_size": 64},
     "mobilevit": {"initializer_range": 0.1},
     "mobilevitv2": {"initializer_range": 0.1},
     "nemotron": {"num_key_value_heads": 2},
+    "nemotron_h": dict(n_groups=2, layers_block_type=["linear_attention", "moe", "full_attention"]),
     "rt_detr": {"encoder_hidden_dim": 256, "initializer_range": 0.1},
     "rwkv": {"rescale_every": 0},
     "swin": {"image_size": 224},
     "table-transformer": {"backbone_config": _RESNET},
+    "wav2vec2-bert": {"feature_projection_input_dim": 80},
     "xmod": {"default_language": "en_XX"},
 }
 
