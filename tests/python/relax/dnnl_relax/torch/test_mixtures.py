@@ -45,6 +45,16 @@ def test_mixtral(length):
     assert "as PyTorch computes it" in str(tvm_dnnl.compile(program).report)
 
 
+def test_mixtral_of_open_sizes():
+    """The number of pairs is the product of three sizes."""
+    if is_4():
+        pytest.skip("its experts are loops")
+    dims = ({0: export.Dim("batch", min=2, max=8), 1: export.Dim("length", min=2, max=64)},)
+    calls = [prompt(batch, length) for batch, length in ((2, 16), (3, 7))]
+    (_, _, count), kinds = check(Mixtral().eval(), *calls, dynamic_shapes=dims)
+    assert kinds["dnnl.expert_dense"] == 2 and kinds["dnnl.attention"] == 1 and count == 1
+
+
 class Routed(nn.Module):
     """Two experts of a token, by the op that transformers has for groups of rows."""
 

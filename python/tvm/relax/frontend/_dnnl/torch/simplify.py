@@ -18,6 +18,8 @@
 
 from __future__ import annotations
 
+import operator
+
 import torch
 from torch.fx import Node
 
@@ -27,6 +29,9 @@ from .graphs import argument, aten, call, shape
 def rewrite(program, values: dict[Node, torch.Tensor]) -> None:
     """Rewrite a program, whose constants have these values, in place."""
     graph = program.graph
+    for target in (operator.add, operator.mul):
+        for node in graph.find_nodes(op="call_function", target=target):
+            _in_pairs(node)
     for node in graph.find_nodes(op="call_function", target=aten.cat.default):
         _without_empty(node)
     for node in graph.find_nodes(op="call_function", target=aten.slice.Tensor):
@@ -35,6 +40,15 @@ def rewrite(program, values: dict[Node, torch.Tensor]) -> None:
     for node in graph.find_nodes(op="call_function", target=aten.index.Tensor):
         _indexed_by_ranges(node, values)
     graph.eliminate_dead_code()
+
+
+def _in_pairs(node: Node) -> None:
+    """Add or multiply sizes two by two: PyTorch writes a product of several as one call."""
+    first, *rest = node.args
+    with node.graph.inserting_before(node):
+        for each in rest[:-1]:
+            first = call(node.target, first, each)
+    node.args = (first, rest[-1])
 
 
 def _without_empty(node: Node) -> None:
