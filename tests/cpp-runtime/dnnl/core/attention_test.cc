@@ -38,6 +38,8 @@ TEST(DNNLAttention, Causal) {
     Check({1, 4, 2, queries, queries, 16, 16, {}, true});
     Check({1, 4, 2, queries, queries + 65, 16, 16, {}, true});
   }
+  // More blocks of rows and keys, of which the first rows see none.
+  Check({1, 2, 2, 300, 300, 40, 72, {}, true});
   // The first rows see no keys.
   for (const char* softmax : {"nn.softmax", "dnnl.masked_softmax", "dnnl.nan_safe_softmax"}) {
     Check({1, 2, 2, 9, 4, 16, 16, {}, true, softmax});

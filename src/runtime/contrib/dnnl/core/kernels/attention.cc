@@ -141,14 +141,17 @@ DNNL_INLINE float AddMasks(const AttentionShape& shape, const AttentionData<T>& 
   return 1.f;
 }
 
-/*! \brief Turn a block of scores into exponentials, and rescale the sums of the blocks before. */
+/*!
+ * \brief Turn a block of scores into exponentials, and rescale the sums of the blocks before.
+ * \param first_row A multiple of W; rows before it do not see the block.
+ */
 template <int W, typename Products, typename T>
 DNNL_INLINE void SoftmaxRows(const AttentionShape& shape, const AttentionData<T>& data,
                              const AttentionTask& task, const RowIndices& rows,
-                             const Workspace& work, int64_t first, int64_t count,
+                             const Workspace& work, int64_t first_row, int64_t first, int64_t count,
                              Products* products) {
   const int64_t end = (count + W - 1) / W * W;
-  for (int64_t group = 0; group < task.rows; group += W) {
+  for (int64_t group = first_row; group < task.rows; group += W) {
     const int64_t rows_of_group = std::min<int64_t>(W, task.rows - group);
     float scale = 1.f;
     Floats<W> largest[W] = {};
@@ -164,7 +167,7 @@ DNNL_INLINE void SoftmaxRows(const AttentionShape& shape, const AttentionData<T>
     const Floats<W> now = Largest::Of<W>(ReduceLanes<W, Largest>(largest) * scale, before);
     // -inf less -inf would be NaN, though it has no part in a row with a finite score.
     const Floats<W> bases = now == -kInfinity ? Filled<W>(0.f) : now;
-    const Floats<W> factors = ExpOfNegative<W>(before - bases);
+    const Floats<W> factors = ExpOfScore<W>(before - bases);
     Store<W>(now, work.maximum + group);
     Floats<W> totals[W] = {};
     for (int64_t i = 0; i < rows_of_group; ++i) {
@@ -172,7 +175,7 @@ DNNL_INLINE void SoftmaxRows(const AttentionShape& shape, const AttentionData<T>
       const float base = bases[i], factor = factors[i];
       for (int64_t j = 0; j < end; j += W) {
         const Floats<W> weights =
-            ExpOfNegative<W>(Load<W>(work.scores + r * kKeys + j) * scale - base);
+            ExpOfScore<W>(Load<W>(work.scores + r * kKeys + j) * scale - base);
         totals[i] += weights;
         products->SetWeights(r, j, weights, work.scores);
       }
@@ -219,9 +222,13 @@ DNNL_INLINE bool VisitKeys(const AttentionShape& shape, const AttentionData<T>& 
       has_skipped = true;
       continue;
     }
-    products->Score(task.rows, work.query, key, count, work.scores);
-    SoftmaxRows<W>(shape, data, task, rows, work, first, count, products);
-    products->AddValues(task.rows, work.scores, value, count, work.sums);
+    const int64_t row_begin =
+        Products::kSkipsRows ? FirstRowWith(shape, task, rows, first) / W * W : 0;
+    const int64_t num_rows = task.rows - row_begin;
+    float* scores = work.scores + row_begin * kKeys;
+    products->Score(num_rows, work.query + row_begin * shape.width, key, count, scores);
+    SoftmaxRows<W>(shape, data, task, rows, work, row_begin, first, count, products);
+    products->AddValues(num_rows, scores, value, count, work.sums + row_begin * shape.value_width);
   }
   for (int64_t r = 0; r < task.rows && has_skipped; ++r) {
     if (!(work.maximum[r] > kHiddenScore / 2)) return false;

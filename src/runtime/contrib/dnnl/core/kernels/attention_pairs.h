@@ -121,6 +121,9 @@ DNNL_INLINE void PairRows(const uint16_t* rows, int64_t stride, int64_t count, i
 template <int W, typename T>
 class RoundedProducts {
  public:
+  /*! \brief See FloatProducts. */
+  static constexpr bool kSkipsRows = false;
+
   /*! \brief Whether rows are whole pairs, and columns whole vectors. */
   static bool Fits(const AttentionShape& shape) {
     return shape.width % 2 == 0 && shape.value_width % W == 0 &&

@@ -108,6 +108,34 @@ struct RowIndices {
   }
 };
 
+/*! \brief The first row of a task that sees a key. */
+DNNL_INLINE int64_t FirstRowWith(const AttentionShape& shape, const AttentionTask& task,
+                                 const RowIndices& rows, int64_t key) {
+  int64_t row = 0;
+  while (row < task.rows && rows.Keys(shape, row) <= key) ++row;
+  return row;
+}
+
+/*!
+ * \brief exp(x) of x <= 0 within 4e-7, relatively, as ExpOfNegative; 1 for 0. With AVX2, which has
+ *        FMA, in a shorter chain of steps: a polynomial of degree 5 in independent parts.
+ */
+template <int W>
+DNNL_INLINE Floats<W> ExpOfScore(const Floats<W>& x) {
+  if constexpr (W == 8) {
+    constexpr float kInteger = 0x1.8p23f;
+    const Floats<W> shifted = x * 0x1.715476p0f + kInteger;
+    const Floats<W> r = x - (shifted - kInteger) * 0x1.62e43p-1f, square = r * r;
+    const Floats<W> high = r * 0x1.10627cp-7f + 0x1.572a08p-5f;
+    const Floats<W> middle = r * 0x1.5557aep-3f + 0x1.fffdfcp-2f;
+    const Floats<W> factor = (high * square + middle) * square + (r + 1.f);
+    const Floats<W> result = factor * FloatsOf<W>((BitsOf<W>(shifted) + 127) << 23);
+    return x < -87.f ? Filled<W>(0.f) : result;
+  } else {
+    return ExpOfNegative<W>(x);
+  }
+}
+
 /*! \brief scores = scores * scale + mask, whose `count` elements are `stride` (0 or 1) apart. */
 template <int W, typename M>
 DNNL_INLINE void AddMask(const M* mask, int64_t stride, int64_t count, float scale, float* scores) {

@@ -110,7 +110,7 @@ template <int W, bool kAdds, typename A, typename T>
 DNNL_INLINE void Multiply(int64_t rows, int64_t columns, const A* a, int64_t lda, const T* b,
                           int64_t ldb, int64_t count, float* c, int64_t ldc) {
   // So many rows of sums, two vectors each, fit into the registers.
-  constexpr int kTile = W == 16 ? 8 : 4;
+  constexpr int kTile = W == 16 ? 8 : W == 8 ? 6 : 4;
   int64_t row = 0;
   row = MultiplyBlocks<W, kAdds, kTile>(row, rows, columns, a, lda, b, ldb, count, c, ldc);
   row = MultiplyBlocks<W, kAdds, 4>(row, rows, columns, a, lda, b, ldb, count, c, ldc);
@@ -193,6 +193,8 @@ class FloatProducts {
  public:
   /*! \brief Keys of a block: scores of so many stay in the nearest cache with the operands. */
   static constexpr int64_t kKeys = 64;
+  /*! \brief Whether rows that see none of a block's keys are left out. */
+  static constexpr bool kSkipsRows = W <= 8;
 
   FloatProducts(const AttentionShape& shape, float* workspace)
       : shape_(shape), packed_(workspace) {}
