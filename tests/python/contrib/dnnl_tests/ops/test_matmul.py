@@ -17,6 +17,7 @@ from dnnl_tests.single_op import run_planned, var
 # With AVX2 alone it has blocked code for convolutions and not for a matmul.
 IS_CONVOLUTION = has_avx2() and not cpu.computes("bfloat16")
 OF_ROWS = "convolution" if IS_CONVOLUTION else "matmul"
+INNER_PRODUCT = "inner_product, weights packed once"
 OF_ROWS_PACKED = f"{OF_ROWS + ' of rows' if IS_CONVOLUTION else OF_ROWS}, weights packed once"
 
 
@@ -105,16 +106,21 @@ def test_heads_are_written_as_rows(is_interleaved, batch, is_read_twice):
 
 
 @pytest.mark.parametrize(
-    "op, rows, variant",
+    "op, rows, width, variant",
     [
-        (relay.nn.dense, 80, "inner_product, weights packed once"),
-        (relay.nn.dense, 81, OF_ROWS_PACKED),
-        (relay.nn.matmul, 20, "inner_product, weights packed once"),
+        (relay.nn.dense, 80, 64, INNER_PRODUCT),
+        (relay.nn.dense, 81, 64, OF_ROWS_PACKED),
+        # oneDNN's blocks for AVX2 have at most 2,048 elements of a sum.
+        (relay.nn.dense, 16, 2112, OF_ROWS_PACKED if IS_CONVOLUTION else INNER_PRODUCT),
+        (relay.nn.dense, 4, 2112, INNER_PRODUCT),
+        (relay.nn.matmul, 20, 64, INNER_PRODUCT),
     ],
-    ids=["dense", "dense-of-many-rows", "matmul"],
+    ids=["dense", "dense-of-many-rows", "dense-of-long-rows", "dense-of-few-long-rows", "matmul"],
 )
-def test_the_plan_names_the_variant(op, rows, variant):
-    x, w = rand(rows, 64), rand(64, 64, seed=1)
+def test_the_plan_names_the_variant(op, rows, width, variant):
+    x, w = rand(rows, width), rand(64, width, seed=1)
+    if op is relay.nn.matmul:
+        w = w.T.copy()
     expected = product(x, w, False, op is relay.nn.dense)
     expr = op(var("x", x.shape), var("w", w.shape))
     mod = dnnl.partition_for_dnnl(tvm.IRModule.from_expr(expr), {"w": w})

@@ -205,8 +205,8 @@ bool HasBlockedMatMul(const NodeReader& node, PlanBuilder* plan, const MatMulOpe
 
 /*!
  * \brief Multiply rows by one constant matrix.
- * \return False for an inner_product where oneDNN has blocked code for a matmul only, as versions
- *         after 3.13 do.
+ * \return False for a slow inner_product, or where oneDNN has blocked code for a matmul only, as
+ *         versions after 3.13 do.
  */
 template <typename As>
 bool LowerRows(const NodeReader& node, PlanBuilder* plan) {
@@ -237,10 +237,10 @@ bool LowerRows(const NodeReader& node, PlanBuilder* plan) {
   // Of one column the vector code of an inner_product is faster than blocks: 128x1024 by 1024x1
   // takes 9 µs on one core, a matmul 121.
   const bool is_product = std::is_same_v<As, AsInnerProduct> && out_dims.back() > 1;
+  if (is_product && IsSlowProduct(desc)) return false;
   if (is_product && !IsBlockGemm(desc) && HasBlockedMatMul(node, plan, ReadOperands(node, plan))) {
     return false;
   }
-
   const Tensor dst = plan->NewTensor(desc.dst_desc());
   plan->Emit(node, desc, typename As::Primitive(desc),
              fused.AddTo({{DNNL_ARG_SRC, plan->InLayout(node, src, desc.src_desc())},

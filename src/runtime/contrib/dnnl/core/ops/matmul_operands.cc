@@ -24,6 +24,7 @@
 #include "matmul_operands.h"
 
 #include <numeric>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -201,6 +202,11 @@ std::optional<MatMulOperands> ReadInterleaved(const NodeReader& node, PlanBuilde
       Interleaved(kind.transpose_b ? Transposed(operands.weights) : operands.weights, all);
   if (!operands.src.defined() || !operands.weights.defined()) return {};
   return operands;
+}
+
+bool IsSlowProduct(const dnnl::primitive_desc_base& desc) {
+  const Dims rows = desc.query_md(dnnl::query::src_md).get_dims();
+  return rows[0] >= 8 && rows[1] > 2048 && std::string(desc.impl_info_str()) == "brgemm:avx2";
 }
 
 }  // namespace tvm::runtime::contrib::dnnl_backend

@@ -83,6 +83,17 @@ MatMulOperands ReadOperands(const NodeReader& node, PlanBuilder* plan, bool in_f
  */
 std::optional<MatMulOperands> ReadInterleaved(const NodeReader& node, PlanBuilder* plan);
 
+/*!
+ * \brief Whether an inner_product of rows is slower than a convolution.
+ *
+ * oneDNN's blocks for AVX2 have at most 2,048 elements of a sum. In µs on two cores of an AMD EPYC
+ * (Zen 1), as an inner_product and as a 1x1 convolution of rows:
+ *   1x3072 by 3072x768     680  775     16x4096 by 4096x1024  2945 2440
+ *   8x3072 by 3072x768    1161  969     64x4096 by 4096x1024  9879 7601
+ *   32x3072 by 3072x768   3051 2349     64x2048 by 2048x512   1940 1889
+ */
+bool IsSlowProduct(const dnnl::primitive_desc_base& desc);
+
 }  // namespace tvm::runtime::contrib::dnnl_backend
 
 #endif  // TVM_RUNTIME_CONTRIB_DNNL_CORE_OPS_MATMUL_OPERANDS_H_
