@@ -250,6 +250,26 @@ class Skip(nn.Module):
         return self.up(torch.cat([x, low], 1))
 
 
+class Heads(nn.Module):
+    """Keys of DeepSeek V3, which have an axis of one where their view has the length."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 8)
+
+    def forward(self, x):
+        batch, length, _ = x.shape
+        x = self.linear(x.view(batch, 1, length, 4))
+        return x.view(batch, length, -1, 2).transpose(1, 2)
+
+
+def test_a_view_of_an_open_size_where_the_data_have_one():
+    dims = ({0: export.Dim("batch", max=9), 1: export.Dim("length", max=64)},)
+    calls = [(torch.randn(*sizes, 4),) for sizes in ((2, 7), (3, 5))]
+    (offloaded, total, count), _ = check(Heads().eval(), *calls, dynamic_shapes=dims, prune=False)
+    assert (offloaded, count) == (total, 1)
+
+
 def test_multiples_of_open_sizes():
     """Height and width are even, as PyTorch asks for."""
     height, width = (2 * export.Dim(name, min=2, max=64) for name in ("h", "w"))

@@ -111,7 +111,18 @@ def _prod(node, importer):
     return importer.block_builder.emit(relax.op.prod(x, node.args[1], keepdims))
 
 
+def _view(node, importer):
+    """Convert a view. TVM's compares sizes, and a number and an expression have no truth value."""
+    try:
+        return importer._reshape(node)
+    except ValueError:
+        x, sizes = importer.retrieve_args(node)
+        return importer.block_builder.emit(relax.op.reshape(x, sizes))
+
+
 CONVERTERS = {
+    "view.default": _view,
+    "reshape.default": _view,
     "prod.dim_int": _prod,
     "cumsum.default": _cumsum,
     "roll.default": _roll,
