@@ -296,12 +296,16 @@ def _extremum(value_of, index_of):
 
 
 def _group_norm(x, weight, bias, batch, channels, size, groups, eps):
-    """Write the weight or bias that a norm has not."""
-    if weight is not None and bias is not None:
+    """Write the weight or bias that a norm has not. Relax has none of bfloat16."""
+    is_short = x.dtype == torch.bfloat16
+    if weight is not None and bias is not None and not is_short:
         return NotImplemented
-    weight = torch.ones(channels, dtype=x.dtype) if weight is None else weight
-    bias = torch.zeros(channels, dtype=x.dtype) if bias is None else bias
-    return aten.native_group_norm.default(x, weight, bias, batch, channels, size, groups, eps)
+    dtype = torch.float32 if is_short else x.dtype
+    weight = torch.ones(channels, dtype=dtype) if weight is None else cast(weight, dtype)
+    bias = torch.zeros(channels, dtype=dtype) if bias is None else cast(bias, dtype)
+    sizes = batch, channels, size, groups, eps
+    results = aten.native_group_norm.default(cast(x, dtype), weight, bias, *sizes)
+    return tuple(cast(each, x.dtype) for each in results)
 
 
 def _cdist(x, y, p, compute_mode):

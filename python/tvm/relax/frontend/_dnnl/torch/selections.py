@@ -159,12 +159,14 @@ def _histc(x, bins=100, min=0, max=0):
     """Count the elements of each bin, unless the range depends on them."""
     if min >= max:
         return NotImplemented
-    x = x.reshape(-1)
+    # Types of 16 bits do not hold all counts.
+    dtype, x = x.dtype, x.reshape(-1)
+    x = cast(x, torch.float32) if dtype.itemsize == 2 else x
     inside = (x >= min) & (x <= max)
     # In PyTorch's order of operations: rounding decides the bin of an element at an edge.
     place = (torch.where(inside, x, min) - min) * bins / (max - min)
     place = cast(place, torch.int64).clamp(max=bins - 1)
-    return x.new_zeros(bins).scatter_add(0, place, cast(inside, x.dtype))
+    return cast(x.new_zeros(bins).scatter_add(0, place, cast(inside, x.dtype)), dtype)
 
 
 def grouped_ops() -> tuple:
