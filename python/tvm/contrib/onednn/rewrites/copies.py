@@ -41,6 +41,8 @@ def _take(make: Maker, node: Node) -> Node:
         return make.reshape(data, node.tensor.dims)
     if axis is None and len(data.tensor.dims) > 1:
         raise UnsupportedOp("axis is not given")
+    if not data.tensor.dims:
+        raise UnsupportedOp("data is a scalar")
     if attribute(node.attrs, "batch_dims", 0):
         raise UnsupportedOp(f"batch_dims={node.attrs.batch_dims} is not supported")
     axis = int(axis or 0) % len(data.tensor.dims)

@@ -132,7 +132,7 @@ def refused(op, lhs, rhs, dtype="float32"):
 
 REFUSED = {
     "scalars": (refused("multiply", (), ()), "the result is a scalar"),
-    "logical": (refused("logical_and", (4,), (4,), "bool"), "no rule for this op"),
+    "logical": (refused("logical_and", (4,), (4,), "int32"), "an operand is not bool"),
     "compared-scalars": (relay.less(var("a", ()), var("b", ())), "the result is a scalar"),
 }
 

@@ -316,7 +316,8 @@ VARYING = {
 def test_weights_that_are_not_constant(name):
     expr, why = VARYING[name]
     report = dnnl.offload_report(partition(module(expr), prune=False))
-    assert report.in_float32 == ({f"{expr.op.name}: {why}": 1} if why else {})
+    text = f"{expr.op.name} between 8-bit tensors: {why}"
+    assert report.in_float32 == ({text: 1} if why else {})
     assert sum(report.in_8_bits.values()) == (why is None)
 
 
