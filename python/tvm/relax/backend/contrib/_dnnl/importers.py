@@ -256,7 +256,8 @@ def _loaded_program(path: str):
     except Exception as error:  # of whatever kind
         raise ValueError(
             f"{path} is no program of torch.export, which torch.export.save writes, or damaged: "
-            f"{type(error).__name__}: {error}"
+            f"{type(error).__name__}: {str(error).strip(' .')}. If its results are of a class of "
+            "another package, such as transformers, import that class first"
         ) from error
 
 
