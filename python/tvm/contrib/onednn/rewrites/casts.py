@@ -40,7 +40,7 @@ class Casts:
     """
 
     def __init__(self, graph: Graph, old: Collection[str], new: str):
-        self.graph, self._old, self._new = graph, old, new
+        self.graph, self.old, self._new = graph, old, new
         # By node and scope.
         self._known: dict[tuple[Node, int], Node] = {}
 
@@ -48,7 +48,7 @@ class Casts:
         """Whether a value is of a type that is replaced, or a tuple that has such a tensor."""
         if isinstance(value, tuple):
             return any(map(self.is_old, value))
-        return isinstance(value, Tensor) and value.dtype in self._old
+        return isinstance(value, Tensor) and value.dtype in self.old
 
     def type_of(self, value: Value) -> Value:
         """Return a type with the new element type."""
@@ -91,16 +91,27 @@ class Casts:
         if not node.returns_tuple:
             self._hand_over(node, new)
             return
-        for user in list(node.users):
-            assert user.kind == FIELD
-            self._hand_over(user, self.graph.field_of(new, user.attrs.index))
+        fields = [user for user in node.users if user.kind == FIELD]
+        for field in fields:
+            self._hand_over(field, self.graph.field_of(new, field.attrs.index))
+        # Others read the tuple as a whole, or return it.
+        if not fields or len(fields) < len(node.users):
+            parts = [
+                self._cast_back(self.graph.field_of(new, index), node, value)
+                for index, value in enumerate(node.results)
+            ]
+            self.graph.replace(node, self.graph.tuple(parts, node))
 
     def _hand_over(self, node: Node, new: Node) -> None:
-        if not self.is_old(node.type):
-            self.graph.replace(node, new)
-            return
-        self._known[node, node.scope] = new
-        self.graph.replace(node, self.graph.call("cast", [new], node, dtype=node.tensor.dtype))
+        if self.is_old(node.type):
+            self._known[node, node.scope] = new
+        self.graph.replace(node, self._cast_back(new, node, node.type))
+
+    def _cast_back(self, new: Node, like: Node, value: Value) -> Node:
+        """Return a tensor in the type that it had."""
+        if not self.is_old(value):
+            return new
+        return self.graph.call("cast", [new], like, dtype=tensor_of(value).dtype)
 
     def _source(self, node: Node, scope: int) -> Node:
         """Return the tensor in the new type that a cast back to an old one reads."""

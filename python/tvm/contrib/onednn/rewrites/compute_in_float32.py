@@ -51,18 +51,22 @@ def ops_in_float32(graph: Graph, rules: Rules) -> Counter:
     texts: Counter = Counter()
     for node in graph.nodes:
         old, is_new = node.like, node.made_by == compute_in_float32.__name__
-        computes = node.kind == CALL and not is_op(node, "cast") and not rules.moves(node.name)
-        if is_new and computes and old is not None:
+        if is_new and node.kind == CALL and _computes(node, rules) and old is not None:
             values = (value for each in (old, *old.operands) for value in each.results)
             dtype = next(filter(cpu.lacks, (getattr(value, "dtype", "") for value in values)))
             texts[f"ops in {dtype}, which oneDNN does not support on this CPU"] += 1
     return texts
 
 
+def _computes(node: Node, rules: Rules) -> bool:
+    """Whether a call does not only move or convert elements."""
+    return not is_op(node, "cast") and rules.moves(node.name) is None
+
+
 class _Widening(Casts):
     def __init__(self, graph: Graph, rules: Rules, narrow: list[str]):
         super().__init__(graph, narrow, "float32")
-        self._rules, self._narrow = rules, narrow
+        self._rules = rules
 
     def visit(self, node: Node) -> None:
         """Replace a call if it computes, or moves or converts what is there in float32."""
@@ -71,8 +75,8 @@ class _Widening(Casts):
         is_narrow = any(self.is_old(each.type) for each in (*node.operands, node))
         if not is_narrow or self._rules.excludes(node.name.removeprefix("relax.")):
             return
-        computes = not is_op(node, "cast") and self._rules.moves(node.name) is None
-        if computes or any(self.is_known(each, node.scope) for each in node.operands):
+        is_there = any(self.is_known(each, node.scope) for each in node.operands)
+        if is_there or _computes(node, self._rules):
             self.replace(node, self._widened(node))
 
     def _is_known_op(self, node: Node) -> bool:
@@ -86,7 +90,7 @@ class _Widening(Casts):
         type_, attrs = self.type_of(node.type), vars(node.attrs)
         if is_op(node, "cast") and operands[0].tensor.dtype == tensor_of(type_).dtype:
             return operands[0]
-        changed = {name: "float32" for name, value in attrs.items() if value in self._narrow}
+        changed = {name: "float32" for name, value in attrs.items() if value in self.old}
         if changed:
             return self.graph.call(node.name, operands, node, type_, **{**attrs, **changed})
         new = self.graph.with_operands(node, operands, type_)

@@ -103,6 +103,19 @@ def test_what_nothing_computes_with_stays(expr):
     assert not dnnl.offload_report(partition(module(expr), prune=False)).partitions
 
 
+def test_a_tuple_that_is_returned():
+    """Nothing reads its fields: they are cast one by one, and the rest runs on oneDNN."""
+    x = rand(2, 8).astype("float16")
+    parts = relay.split(dense(half("x", *x.shape)), 2, axis=1).astuple()
+    mod = module(parts)
+    partitioned = partition(mod, prune=False)
+    assert set(testing.offload(partitioned).host_ops) == {"cast"}
+    got, want = (testing.run(each, {"x": x}) for each in (partitioned, mod))
+    assert len(got) == 2
+    for one, other in zip(got, want):
+        np.testing.assert_allclose(one, other, rtol=0, atol=2.0**-9 * np.abs(other).max())
+
+
 def test_each_branch_has_its_casts():
     x, flag = half("x", 2, 8), relay.var("flag", shape=(), dtype="bool")
     first = dense(x)
