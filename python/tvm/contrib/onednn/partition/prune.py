@@ -62,8 +62,9 @@ def why_prune(calls: list[OpView], rules: Rules) -> str | None:
     if not computed:
         return "pruned: it only moves data"
     elements = sum(rules.cost_weight(call.name) * result_elements(call) for call in computed)
-    is_long = any(rules.flops(call) >= LONG_SUM * result_elements(call) for call in computed)
-    if elements >= LIGHT_ELEMENTS or is_long:
+    if elements >= LIGHT_ELEMENTS:
+        return None
+    if any(rules.flops(call) >= LONG_SUM * result_elements(call) for call in computed):
         return None
     if elements == 0:
         return "pruned: pools, reductions and resizes are no faster without a heavy op"

@@ -84,7 +84,7 @@ class Maker:
 def check_floats(node: Node, name: str = "data") -> str:
     """Return the type of the data if oneDNN computes with it."""
     dtype = tensor_of(node.args[0]).dtype
-    if dtype not in cpu.REAL or not cpu.computes(dtype):
+    if not cpu.computes(dtype):
         raise UnsupportedOp(f"{name} is {dtype}, which oneDNN does not support on this CPU")
     return dtype
 

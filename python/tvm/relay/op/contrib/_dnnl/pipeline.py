@@ -185,11 +185,11 @@ def _is_of_interest(call: relay.Call, rules: Rules) -> bool:
     name = op_name(call)
     if layer_name(call):
         return True
-    if name in rules.ops and rules.reason(view_of(call)) is None:
-        return True
-    # It runs in float32.
-    if name in rules.ops and cpu.lacks(getattr(value_of(call), "dtype", "")):
-        return True
+    if name in rules.ops:
+        # In a type that the CPU lacks, it runs in float32.
+        is_short = cpu.lacks(getattr(value_of(call), "dtype", ""))
+        if is_short or rules.reason(view_of(call)) is None:
+            return True
     # QNN ops, integers that are cast, and others, may be written with ops that have rows.
     if name is not None and (name.startswith("qnn.") or name in DECOMPOSITIONS):
         return True
