@@ -27,6 +27,7 @@
 #include <cmath>
 
 #include "../exec/parallel.h"
+#include "isa.h"
 #include "vectors.h"
 // The last one.
 #include "cpu_clones.h"
@@ -154,6 +155,99 @@ DNNL_FOR_CPUS void NormalizeToBFloats(const NormRows& norm, const float* src, co
   NormalizeRow(norm, src, gamma, beta, dst);
 }
 
+/*! \brief 1 / sqrt(variance + epsilon) of rows, from the sums of their differences' squares. */
+template <int W>
+DNNL_INLINE Floats<W> FactorsOf(const Floats<W>& squares, const Floats<W>& rests, float size,
+                                float epsilon) {
+  const Floats<W> variances = squares / size - rests * rests;
+  float values[W];
+  Store<W>((variances < 0.f ? Filled<W>(0.f) : variances) + epsilon, values);
+  // The builtin is one instruction; std::sqrt is a call, as it is compiled for any CPU.
+  for (float& value : values) value = 1.f / __builtin_sqrtf(value);
+  return Load<W>(values);
+}
+
+/*!
+ * \brief Normalize up to W short rows, the sums of which are reduced together.
+ *
+ * A row's result does not depend on the others.
+ */
+template <int W, typename T, typename Result>
+DNNL_INLINE void NormalizeTogether(const NormRows& norm, int count, const T* src,
+                                   const float* gamma, const float* beta, Result* dst) {
+  const int64_t columns = norm.columns;
+  const auto size = static_cast<float>(columns);
+  Floats<W> first[W] = {}, second[W] = {}, means = {};
+  for (int r = 0; r < count; ++r) {
+    const T* row = src + r * columns;
+    const float pivot = LoadOne(row);
+    for (int64_t i = 0; i < columns; i += W) first[r] += Load<W>(row + i) - pivot;
+    means[r] = pivot;
+  }
+  means += ReduceLanes<W, Sum>(first) / size;
+  for (int r = 0; r < count; ++r) {
+    const T* row = src + r * columns;
+    const float mean = means[r];
+    Floats<W> sum = {}, squares = {};
+    for (int64_t i = 0; i < columns; i += W) {
+      const Floats<W> x = Load<W>(row + i) - mean;
+      sum += x;
+      squares += x * x;
+    }
+    first[r] = sum;
+    second[r] = squares;
+  }
+  const Floats<W> rests = ReduceLanes<W, Sum>(first) / size;
+  const Floats<W> factors =
+      FactorsOf<W>(ReduceLanes<W, Sum>(second), rests, size, norm.epsilon);
+  for (int r = 0; r < count; ++r) {
+    const T* row = src + r * columns;
+    const float mean = means[r], rest = rests[r], factor = factors[r];
+    for (int64_t i = 0; i < columns; i += W) {
+      const Floats<W> x = (Load<W>(row + i) - mean - rest) * factor;
+      Store<W>(x * Load<W>(gamma + i) + Load<W>(beta + i), dst + r * columns + i);
+    }
+  }
+}
+
+template <int W, typename T, typename Result>
+DNNL_INLINE void NormalizeShortRows(const NormRows& norm, int64_t rows, const T* src,
+                                    const float* gamma, const float* beta, Result* dst) {
+  for (int64_t row = 0; row < rows; row += W) {
+    NormalizeTogether<W>(norm, static_cast<int>(std::min<int64_t>(W, rows - row)),
+                         src + row * norm.columns, gamma, beta, dst + row * norm.columns);
+  }
+}
+
+template <typename T, typename Result>
+struct ShortRows {
+  using Code = void (*)(const NormRows& norm, int64_t rows, const T* src, const float* gamma,
+                        const float* beta, Result* dst);
+
+  static void OnAny(const NormRows& norm, int64_t rows, const T* src, const float* gamma,
+                    const float* beta, Result* dst) {
+    NormalizeShortRows<4>(norm, rows, src, gamma, beta, dst);
+  }
+  DNNL_AVX2 static void OnAVX2(const NormRows& norm, int64_t rows, const T* src,
+                               const float* gamma, const float* beta, Result* dst) {
+    NormalizeShortRows<8>(norm, rows, src, gamma, beta, dst);
+  }
+  DNNL_AVX512 static void OnAVX512(const NormRows& norm, int64_t rows, const T* src,
+                                   const float* gamma, const float* beta, Result* dst) {
+    NormalizeShortRows<16>(norm, rows, src, gamma, beta, dst);
+  }
+
+  /*! \brief The code for rows that float32 adds up, and that stay in a cache; else nullptr. */
+  static Code For(const NormRows& norm) {
+    const int width = CodeForCPU(4, 8, 16);
+    const int64_t bytes = width * norm.columns * static_cast<int64_t>(sizeof(T));
+    const bool is_short =
+        norm.columns % width == 0 && norm.columns <= width * kTerms && bytes <= 32768;
+    if (!is_short || norm.shared != 1 || norm.cycle != 1) return nullptr;
+    return CodeForCPU<Code>(OnAny, OnAVX2, OnAVX512);
+  }
+};
+
 template <typename T, typename Result, typename Normalize>
 void NormalizeMatrix(const NormRows& norm, const void* src, const float* gamma, const float* beta,
                      void* dst, const Normalize& normalize) {
@@ -162,6 +256,14 @@ void NormalizeMatrix(const NormRows& norm, const void* src, const float* gamma, 
   const int64_t factors = norm.columns / norm.shared;
   const auto* from = static_cast<const T*>(src);
   auto* to = static_cast<Result*>(dst);
+  const bool is_affine = gamma != nullptr && beta != nullptr;
+  if (const auto code = is_affine ? ShortRows<T, Result>::For(norm) : nullptr) {
+    ParallelFor(norm.rows, grain, [&](int64_t first, int64_t last) {
+      const int64_t at = first * norm.columns;
+      code(norm, last - first, from + at, gamma, beta, to + at);
+    });
+    return;
+  }
   ParallelFor(norm.rows, grain, [&](int64_t first, int64_t last) {
     for (int64_t row = first; row < last; ++row) {
       const int64_t at = row % norm.cycle * factors;
