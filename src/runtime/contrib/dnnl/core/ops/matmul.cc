@@ -37,6 +37,7 @@
 #include "changing_sizes.h"
 #include "matmul_int8.h"
 #include "matmul_operands.h"
+#include "matmul_tiles.h"
 #include "rows.h"
 #include "types.h"
 #include "weight_layout.h"
@@ -363,6 +364,8 @@ void LowerMatMul(const NodeReader& node, PlanBuilder* plan) {
   if (LowerInt8Products(node, plan) || LowerFewRows(node, plan)) return;
   const bool is_of_rows = MayLowerRows(node, *plan);
   const PlanBuilder::Mark mark = plan->Here();
+  if (is_of_rows && LowerTiles(node, plan, ReadMatrix(node, plan))) return;
+  plan->BackTo(mark);
   const bool has_few_rows =
       MatMulKind::Read(node).is_dense && AsRows(node.RootDims())[0] <= kFewRows;
   if (is_of_rows && has_few_rows && LowerRows<AsInnerProduct>(node, plan)) return;

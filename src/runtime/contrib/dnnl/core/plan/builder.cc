@@ -276,12 +276,13 @@ void PlanBuilder::EmitStep(const std::string& node, const std::string& op,
 }
 
 void PlanBuilder::EmitKernel(const NodeReader& node, const std::string& kind, HostKernel kernel,
-                             Args args) {
+                             Args args, std::vector<std::string> post_ops) {
   Step step;
   step.info.node = node.Where();
   step.info.op = node.OpName();
   step.info.kind = kind;
   step.info.impl = "tvm:any";
+  step.info.post_ops = std::move(post_ops);
   Describe(args, &step.info);
   for (const auto& [arg, tensor] : args) step.args.emplace_back(arg, TensorIndex(tensor));
   plan_->steps.push_back(std::move(step));

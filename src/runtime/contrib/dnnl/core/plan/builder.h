@@ -163,8 +163,10 @@ class PlanBuilder {
    * \brief Append a kernel of ours.
    * \param kind What it does, for reports.
    * \param args All its tensors, in the order of the addresses that it gets.
+   * \param post_ops The names of what is fused to it.
    */
-  void EmitKernel(const NodeReader& node, const std::string& kind, HostKernel kernel, Args args);
+  void EmitKernel(const NodeReader& node, const std::string& kind, HostKernel kernel, Args args,
+                  std::vector<std::string> post_ops = {});
   /*! \brief Have a kernel of ours run after the latest primitive, on the arguments of that. */
   void AppendKernel(HostKernel kernel);
 
