@@ -2,7 +2,7 @@
 
 /*!
  * \file tests/cpp-runtime/dnnl/core/norm_test.cc
- * \brief The kernel of layer normalization: short rows together, long ones alone.
+ * \brief The kernel of layer and RMS normalization: short rows together, long ones alone.
  */
 #include "src/runtime/contrib/dnnl/core/kernels/norm.h"
 
@@ -48,9 +48,11 @@ double Real(uint16_t value) {
 /*! \brief Rows around different means, with factors and shifts. */
 struct Case {
   int64_t rows, columns;
+  bool is_centered;
   std::vector<float> data, gamma, beta;
 
-  Case(int64_t rows, int64_t columns) : rows(rows), columns(columns) {
+  Case(int64_t rows, int64_t columns, bool is_centered = true)
+      : rows(rows), columns(columns), is_centered(is_centered) {
     std::mt19937 random(rows * 1000 + columns);
     std::normal_distribution<float> normal;
     for (int64_t row = 0; row < rows; ++row) {
@@ -59,15 +61,16 @@ struct Case {
     }
     for (int64_t i = 0; i < columns; ++i) {
       gamma.push_back(1 + normal(random) / 4);
-      beta.push_back(normal(random));
+      beta.push_back(is_centered ? normal(random) : 0.F);
     }
   }
 
   template <typename T, typename Result>
   std::vector<Result> Run(const std::vector<T>& from, int64_t count) const {
     std::vector<Result> to(count * columns);
-    NormRows norm{count, columns, 1, 1, kEpsilon, sizeof(T) == 2, sizeof(Result) == 2};
-    NormalizeRows(norm, from.data(), gamma.data(), beta.data(), to.data());
+    const NormRows norm{count,      columns, 1, 1, kEpsilon, sizeof(T) == 2, sizeof(Result) == 2,
+                        is_centered};
+    NormalizeRows(norm, from.data(), gamma.data(), is_centered ? beta.data() : nullptr, to.data());
     return to;
   }
 
@@ -79,7 +82,7 @@ struct Case {
     for (int64_t row = 0; row < rows; ++row) {
       double sum = 0, squares = 0;
       for (int64_t i = 0; i < columns; ++i) sum += Real(from[row * columns + i]);
-      const double mean = sum / columns;
+      const double mean = is_centered ? sum / columns : 0;
       for (int64_t i = 0; i < columns; ++i) {
         squares += std::pow(Real(from[row * columns + i]) - mean, 2);
       }
@@ -102,11 +105,13 @@ struct Case {
 TEST(DNNLNorm, AnyNumberOfColumnsAndRows) {
   for (int64_t columns : {1, 7, 16, 32, 40, 64, 96, 160, 512, 768, 1024, 2048}) {
     for (int64_t rows : {1, 5, 16, 35}) {
-      const Case drawn(rows, columns);
-      const bool of_floats = drawn.IsRight<float, float>();
-      const bool of_bfloats = drawn.IsRight<uint16_t, uint16_t>();
-      const bool to_bfloats = drawn.IsRight<float, uint16_t>();
-      EXPECT_TRUE(of_floats && of_bfloats && to_bfloats);
+      for (bool is_centered : {false, true}) {
+        const Case drawn(rows, columns, is_centered);
+        const bool of_floats = drawn.IsRight<float, float>();
+        const bool of_bfloats = drawn.IsRight<uint16_t, uint16_t>();
+        const bool to_bfloats = drawn.IsRight<float, uint16_t>();
+        EXPECT_TRUE(of_floats && of_bfloats && to_bfloats);
+      }
     }
   }
 }

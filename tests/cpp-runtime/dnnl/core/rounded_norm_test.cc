@@ -70,6 +70,22 @@ void ExpectOneStep(const std::string& op, const std::string& types) {
 
 TEST(DNNLRoundedNorm, LayerNorm) { ExpectOneStep("nn.layer_norm", "f32bf16"); }
 
+/*! \brief Data in bfloat16 are read as they are, too. */
+TEST(DNNLRoundedNorm, OfBFloat16IsOneStep) {
+  for (const char* op : {"nn.layer_norm", "dnnl.rms_norm"}) {
+    Graph graph = NormGraph(op, true);
+    graph.nodes.erase(graph.nodes.begin() + 1);
+    graph.outputs.erase(graph.outputs.begin());
+    graph.outputs[0].argument.name = "output 0";
+    for (auto& input : graph.inputs) input.argument.type.dtype = kBFloat16;
+    for (auto& constant : graph.constants) constant.edge.argument.type.dtype = kBFloat16;
+    graph.nodes[0].outputs[0].dtype = graph.outputs[0].argument.type.dtype = kBFloat16;
+    const auto plan = MakePlan(graph);
+    EXPECT_EQ(plan->steps.size(), size_t{1});
+    EXPECT_EQ(plan->steps[0].info.types, "bf16bf16");
+  }
+}
+
 TEST(DNNLRoundedNorm, RMSNorm) { ExpectOneStep("dnnl.rms_norm", "f32bf16"); }
 
 }  // namespace dnnl_test::rounded_norm

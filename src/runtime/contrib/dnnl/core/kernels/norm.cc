@@ -105,6 +105,13 @@ DNNL_INLINE Statistics StatisticsOf(const T* row, int64_t count, float epsilon) 
   return {mean, static_cast<float>(rest), static_cast<float>(1. / std::sqrt(variance + epsilon))};
 }
 
+/*! \brief Those of a row that is divided by the root of the mean of its squares. */
+template <typename T>
+DNNL_INLINE Statistics RootOf(const T* row, int64_t count, float epsilon) {
+  const double mean = SumRow<true>(row, count, 0.f).second / static_cast<double>(count);
+  return {0.f, 0.f, static_cast<float>(1. / std::sqrt(mean + epsilon))};
+}
+
 /*! \brief Columns that share a factor and a shift. */
 template <typename T, typename Result>
 DNNL_INLINE void ScaleRun(const T* src, int64_t count, const Statistics& row, float factor,
@@ -114,24 +121,27 @@ DNNL_INLINE void ScaleRun(const T* src, int64_t count, const Statistics& row, fl
   }
 }
 
-/*! \brief Columns with a factor and a shift each. */
-template <typename T, typename Result>
+/*! \brief Columns with a factor each and, if `beta` is not null, a shift. */
+template <bool kShifts, typename T, typename Result>
 DNNL_INLINE void ScaleEach(const T* src, int64_t count, const Statistics& row, const float* gamma,
                            const float* beta, Result* dst) {
   for (int64_t i = 0; i < count; ++i) {
     const float x = (LoadOne(src + i) - row.mean - row.rest) * row.factor;
-    StoreOne(x * gamma[i] + beta[i], dst + i);
+    StoreOne(kShifts ? x * gamma[i] + beta[i] : x * gamma[i], dst + i);
   }
 }
 
 template <typename T, typename Result>
 DNNL_INLINE void NormalizeRow(const NormRows& norm, const T* src, const float* gamma,
                               const float* beta, Result* dst) {
-  const Statistics row = StatisticsOf(src, norm.columns, norm.epsilon);
+  const Statistics row = norm.is_centered ? StatisticsOf(src, norm.columns, norm.epsilon)
+                                          : RootOf(src, norm.columns, norm.epsilon);
   if (gamma == nullptr && beta == nullptr) {
     ScaleRun(src, norm.columns, row, row.factor, 0.f, dst);
   } else if (norm.shared == 1 && gamma != nullptr && beta != nullptr) {
-    ScaleEach(src, norm.columns, row, gamma, beta, dst);
+    ScaleEach<true>(src, norm.columns, row, gamma, beta, dst);
+  } else if (norm.shared == 1 && gamma != nullptr) {
+    ScaleEach<false>(src, norm.columns, row, gamma, beta, dst);
   } else {
     for (int64_t begin = 0, k = 0; begin < norm.columns; begin += norm.shared, ++k) {
       const float factor = gamma != nullptr ? row.factor * gamma[k] : row.factor;
@@ -171,70 +181,71 @@ DNNL_INLINE Floats<W> FactorsOf(const Floats<W>& squares, const Floats<W>& rests
  * \brief Normalize up to W short rows, the sums of which are reduced together.
  *
  * A row's result does not depend on the others.
+ *
+ * \tparam kCenters Whether rows have their mean subtracted, and a shift added.
  */
-template <int W, typename T, typename Result>
+template <int W, bool kCenters, typename T, typename Result>
 DNNL_INLINE void NormalizeTogether(const NormRows& norm, int count, const T* src,
                                    const float* gamma, const float* beta, Result* dst) {
   const int64_t columns = norm.columns;
   const auto size = static_cast<float>(columns);
   Floats<W> first[W] = {}, second[W] = {}, means = {};
-  for (int r = 0; r < count; ++r) {
+  for (int r = 0; kCenters && r < count; ++r) {
     const T* row = src + r * columns;
     const float pivot = LoadOne(row);
     for (int64_t i = 0; i < columns; i += W) first[r] += Load<W>(row + i) - pivot;
     means[r] = pivot;
   }
-  means += ReduceLanes<W, Sum>(first) / size;
+  if (kCenters) means += ReduceLanes<W, Sum>(first) / size;
   for (int r = 0; r < count; ++r) {
     const T* row = src + r * columns;
     const float mean = means[r];
     Floats<W> sum = {}, squares = {};
     for (int64_t i = 0; i < columns; i += W) {
       const Floats<W> x = Load<W>(row + i) - mean;
-      sum += x;
+      if (kCenters) sum += x;
       squares += x * x;
     }
     first[r] = sum;
     second[r] = squares;
   }
-  const Floats<W> rests = ReduceLanes<W, Sum>(first) / size;
-  const Floats<W> factors =
-      FactorsOf<W>(ReduceLanes<W, Sum>(second), rests, size, norm.epsilon);
+  const Floats<W> rests = kCenters ? ReduceLanes<W, Sum>(first) / size : Floats<W>{};
+  const Floats<W> factors = FactorsOf<W>(ReduceLanes<W, Sum>(second), rests, size, norm.epsilon);
   for (int r = 0; r < count; ++r) {
     const T* row = src + r * columns;
     const float mean = means[r], rest = rests[r], factor = factors[r];
     for (int64_t i = 0; i < columns; i += W) {
-      const Floats<W> x = (Load<W>(row + i) - mean - rest) * factor;
-      Store<W>(x * Load<W>(gamma + i) + Load<W>(beta + i), dst + r * columns + i);
+      const Floats<W> x = (Load<W>(row + i) - mean - rest) * factor * Load<W>(gamma + i);
+      Store<W>(kCenters ? x + Load<W>(beta + i) : x, dst + r * columns + i);
     }
   }
 }
 
-template <int W, typename T, typename Result>
+template <int W, bool kCenters, typename T, typename Result>
 DNNL_INLINE void NormalizeShortRows(const NormRows& norm, int64_t rows, const T* src,
                                     const float* gamma, const float* beta, Result* dst) {
   for (int64_t row = 0; row < rows; row += W) {
-    NormalizeTogether<W>(norm, static_cast<int>(std::min<int64_t>(W, rows - row)),
-                         src + row * norm.columns, gamma, beta, dst + row * norm.columns);
+    NormalizeTogether<W, kCenters>(norm, static_cast<int>(std::min<int64_t>(W, rows - row)),
+                                   src + row * norm.columns, gamma, beta, dst + row * norm.columns);
   }
 }
 
-template <typename T, typename Result>
+template <bool kCenters, typename T, typename Result>
 struct ShortRows {
   using Code = void (*)(const NormRows& norm, int64_t rows, const T* src, const float* gamma,
                         const float* beta, Result* dst);
 
   static void OnAny(const NormRows& norm, int64_t rows, const T* src, const float* gamma,
                     const float* beta, Result* dst) {
-    NormalizeShortRows<4>(norm, rows, src, gamma, beta, dst);
+    NormalizeShortRows<4, kCenters>(norm, rows, src, gamma, beta, dst);
   }
-  DNNL_AVX2 static void OnAVX2(const NormRows& norm, int64_t rows, const T* src,
-                               const float* gamma, const float* beta, Result* dst) {
-    NormalizeShortRows<8>(norm, rows, src, gamma, beta, dst);
+  DNNL_AVX2 static void OnAVX2(const NormRows& norm, int64_t rows, const T* src, const float* gamma,
+                               const float* beta, Result* dst) {
+    NormalizeShortRows<8, kCenters>(norm, rows, src, gamma, beta, dst);
   }
   DNNL_AVX512 static void OnAVX512(const NormRows& norm, int64_t rows, const T* src,
                                    const float* gamma, const float* beta, Result* dst) {
-    NormalizeShortRows<16>(norm, rows, src, gamma, beta, dst);
+    NormalizeShortRows<16, kCenters>(norm, rows, src, gamma, beta, dst);
   }
 
   /*! \brief The code for rows that float32 adds up, and that stay in a cache; else nullptr. */
@@ -252,12 +263,15 @@ template <typename T, typename Result, typename Normalize>
 void NormalizeMatrix(const NormRows& norm, const void* src, const float* gamma, const float* beta,
                      void* dst, const Normalize& normalize) {
   // A thread is worth some 10 us.
-  const int64_t grain = std::max<int64_t>(1, 8192 / norm.columns);
+  const int64_t grain = std::max<int64_t>(1, (norm.is_centered ? 8192 : 65536) / norm.columns);
   const int64_t factors = norm.columns / norm.shared;
   const auto* from = static_cast<const T*>(src);
   auto* to = static_cast<Result*>(dst);
-  const bool is_affine = gamma != nullptr && beta != nullptr;
-  if (const auto code = is_affine ? ShortRows<T, Result>::For(norm) : nullptr) {
+  const bool is_usual = gamma != nullptr && (beta != nullptr) == norm.is_centered;
+  const auto code = !is_usual          ? nullptr
+                    : norm.is_centered ? ShortRows<true, T, Result>::For(norm)
+                                       : ShortRows<false, T, Result>::For(norm);
+  if (code != nullptr) {
     ParallelFor(norm.rows, grain, [&](int64_t first, int64_t last) {
       const int64_t at = first * norm.columns;
       code(norm, last - first, from + at, gamma, beta, to + at);
@@ -273,17 +287,6 @@ void NormalizeMatrix(const NormRows& norm, const void* src, const float* gamma, 
   });
 }
 
-template <typename Result>
-DNNL_INLINE void NormalizeByRoot(const float* row, const float* gamma, int64_t count, float epsilon,
-                                 Result* dst) {
-  const float root = 1.f / std::sqrt(MeanOfSquares(row, count) + epsilon);
-  if (gamma == nullptr) {
-    for (int64_t i = 0; i < count; ++i) StoreOne(row[i] * root, dst + i);
-  } else {
-    for (int64_t i = 0; i < count; ++i) StoreOne(row[i] * root * gamma[i], dst + i);
-  }
-}
-
 }  // namespace
 
 void NormalizeRows(const NormRows& norm, const void* src, const float* gamma, const float* beta,
@@ -295,19 +298,6 @@ void NormalizeRows(const NormRows& norm, const void* src, const float* gamma, co
   } else {
     NormalizeMatrix<float, float>(norm, src, gamma, beta, dst, NormalizeFloats);
   }
-}
-
-DNNL_FOR_CPUS float MeanOfSquares(const float* row, int64_t count) {
-  return static_cast<float>(SumRow<true>(row, count, 0.f).second / static_cast<double>(count));
-}
-
-DNNL_FOR_CPUS void NormalizeRMS(const float* row, const float* gamma, int64_t count, float epsilon,
-                                float* dst) {
-  NormalizeByRoot(row, gamma, count, epsilon, dst);
-}
-DNNL_FOR_CPUS void NormalizeRMSTo(const float* row, const float* gamma, int64_t count,
-                                  float epsilon, uint16_t* dst) {
-  NormalizeByRoot(row, gamma, count, epsilon, dst);
 }
 
 }  // namespace tvm::runtime::contrib::dnnl_backend

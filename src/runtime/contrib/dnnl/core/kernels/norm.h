@@ -39,31 +39,23 @@ struct NormRows {
   float epsilon;
   /*! \brief The types of data and result, if not float32. What reads bfloat16 writes it. */
   bool reads_bfloat16, writes_bfloat16;
+  /*! \brief Whether the mean is subtracted; else rows are divided by the root of the mean of their
+   * squares. */
+  bool is_centered{true};
 };
 
 /*!
  * \brief (x - mean) / sqrt(variance + epsilon) * gamma + beta of each row.
  *
  * The mean is subtracted as the sum of two floats, and the variance is that of the differences, so
- * a result is as exact for rows far from zero, relative to their deviation, as for others.
+ * a result is as exact for rows far from zero, relative to their deviation, as for others. Without
+ * `is_centered`: x / sqrt(mean of squares + epsilon) * gamma + beta.
  *
  * \param src, dst Matrices, which may be the same if they have one type.
  * \param gamma, beta nullptr for ones and zeros.
  */
 void NormalizeRows(const NormRows& norm, const void* src, const float* gamma, const float* beta,
                    void* dst);
-
-/*! \brief The mean of the squares of a row. */
-float MeanOfSquares(const float* row, int64_t count);
-
-/*!
- * \brief x / sqrt(mean of squares + epsilon) * gamma of a row; without factors if gamma is null.
- * \param dst May be the row.
- */
-void NormalizeRMS(const float* row, const float* gamma, int64_t count, float epsilon, float* dst);
-/*! \brief The same to bfloat16. */
-void NormalizeRMSTo(const float* row, const float* gamma, int64_t count, float epsilon,
-                    uint16_t* dst);
 
 }  // namespace tvm::runtime::contrib::dnnl_backend
 

@@ -71,7 +71,6 @@ Operation Find(ReduceKind kind, bool is_bfloat16) {
     case ReduceKind::kProd:
       return OperationOf<ProdOp>(ProdOpFloat32, ProdOpBFloat16, is_bfloat16);
     case ReduceKind::kSumOfSquares:
-    case ReduceKind::kMeanOfSquares:
       return OperationOf<SquaresOp>(SquaresOpFloat32, SquaresOpBFloat16, is_bfloat16);
     default:
       return OperationOf<SumOp>(SumOpFloat32, SumOpBFloat16, is_bfloat16);
@@ -131,8 +130,7 @@ ReduceKernel::ReduceKernel(ReduceKind kind, bool is_bfloat16, const std::vector<
     columns_ = kept_.back();
     kept_.pop_back();
   }
-  const bool is_mean = kind == ReduceKind::kMean || kind == ReduceKind::kMeanOfSquares;
-  if (is_mean) scale_ = 1. / static_cast<double>(reduced);
+  if (kind == ReduceKind::kMean) scale_ = 1. / static_cast<double>(reduced);
   // An item has some 10 us of work at most: that of several rows, or of a block of columns.
   constexpr int64_t kWork = 1 << 16, kMostItems = 16;
   const bool is_wide = columns_.src_stride == 1;

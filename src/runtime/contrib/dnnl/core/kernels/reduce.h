@@ -30,7 +30,7 @@
 
 namespace tvm::runtime::contrib::dnnl_backend {
 
-enum class ReduceKind { kSum, kMean, kMax, kMin, kProd, kSumOfSquares, kMeanOfSquares };
+enum class ReduceKind { kSum, kMean, kMax, kMin, kProd, kSumOfSquares };
 
 /*! \brief A dimension of a tensor that is reduced; strides are in elements. */
 struct ReduceDim {

@@ -267,14 +267,12 @@ bool LowerRows(const NodeReader& node, PlanBuilder* plan) {
  */
 bool PrefersConvolution(const NodeReader& node, PlanBuilder* plan, const MatMulOperands& operands) {
   if (HasBlockedMatMul(node, plan, operands)) return false;
-  FusedOps nothing;
-  nothing.attr = PlanBuilder::NewAttr();
   const Dims out = AsRows(node.RootDims());
   const Tensor matrix = ReadMatrix(node, plan);
   const Tensor weights = plan->Reshaped(node, matrix, AsConvolution::WeightsDims(matrix.dims()));
   const auto desc = AsConvolution::Describe(
       plan, AsConvolution::Result({out[0], matrix.dims()[1]}, matrix.dtype()), AnyDesc(weights.md),
-      {}, AsConvolution::Result(out, node.OutType()), nothing.attr,
+      {}, AsConvolution::Result(out, node.OutType()), PlanBuilder::NewAttr(),
       /*allow_empty=*/true);
   return desc && IsBlockGemm(desc);
 }
@@ -365,7 +363,6 @@ void LowerMatMul(const NodeReader& node, PlanBuilder* plan) {
   const bool is_of_rows = MayLowerRows(node, *plan);
   const PlanBuilder::Mark mark = plan->Here();
   if (is_of_rows && LowerTiles(node, plan, ReadMatrix(node, plan))) return;
-  plan->BackTo(mark);
   const bool has_few_rows =
       MatMulKind::Read(node).is_dense && AsRows(node.RootDims())[0] <= kFewRows;
   if (is_of_rows && has_few_rows && LowerRows<AsInnerProduct>(node, plan)) return;

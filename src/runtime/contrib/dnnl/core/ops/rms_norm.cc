@@ -21,76 +21,13 @@
  * \file src/runtime/contrib/dnnl/core/ops/rms_norm.cc
  * \brief Normalization by the root of the mean of squares, along the last axis.
  */
-#include <algorithm>
-#include <cmath>
-#include <string>
-#include <vector>
-
-#include "../exec/parallel.h"
 #include "../fusion/quantization.h"
 #include "../kernels/norm.h"
 #include "../op_table.h"
-#include "reduce.h"
 #include "rows.h"
 #include "types.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
-
-namespace {
-
-/*!
- * \brief Normalize float32 in one pass, with the same code for any number of rows: oneDNN has
- * primitives for the squares, their mean and the product, and generates code for each number.
- */
-void LowerInOnePass(const NodeReader& node, PlanBuilder* plan, const Tensor& matrix) {
-  const bool has_gamma = node.NumRootInputs() > 1;
-  const Tensor dst = plan->NewTensor(matrix.md);
-  PlanBuilder::Args args = {{DNNL_ARG_SRC, matrix}, {DNNL_ARG_DST, dst}};
-  if (has_gamma) args.emplace_back(DNNL_ARG_SCALE, PlainFloats(node, plan, plan->Input(node, 1)));
-  const int64_t rows = matrix.dims()[0], columns = matrix.dims()[1];
-  const auto epsilon = static_cast<float>(node.Get<double>("epsilon"));
-  // A thread is worth some 10 us.
-  const int64_t grain = std::max<int64_t>(1, 65536 / columns);
-  const auto run_as = [=](auto normalize, auto* type) {
-    return [=](void* const* addresses) {
-      const auto* from = static_cast<const float*>(addresses[0]);
-      auto* to = static_cast<decltype(type)>(addresses[1]);
-      const auto* gamma = has_gamma ? static_cast<const float*>(addresses[2]) : nullptr;
-      ParallelFor(rows, grain, [&](int64_t first, int64_t end) {
-        for (int64_t row = first; row < end; ++row) {
-          normalize(from + row * columns, gamma, columns, epsilon, to + row * columns);
-        }
-      });
-    };
-  };
-  plan->EmitKernel(node, "rms_norm", run_as(&NormalizeRMS, static_cast<float*>(nullptr)), args);
-  plan->OfferInPlace(DNNL_ARG_SRC);
-  plan->OfferKernel([run_as, md = dst.md](const dnnl::memory::desc& other) -> HostKernel {
-    if (other != WithType(md, dnnl::memory::data_type::bf16)) return nullptr;
-    return run_as(&NormalizeRMSTo, static_cast<uint16_t*>(nullptr));
-  });
-  plan->SetOutput(node, plan->Reshaped(node, dst, node.OutDims()));
-}
-
-/*! \brief 1 / sqrt(mean(x * x) + epsilon), one number for each row, in float32. */
-Tensor InverseRoots(const NodeReader& node, PlanBuilder* plan, const Tensor& matrix) {
-  const Tensor means = Reduced(node, plan, ReduceKind::kMeanOfSquares, matrix, {1});
-  const Tensor epsilon = plan->NewNumber(node.Get<double>("epsilon"), 2);
-  dnnl::post_ops chain;
-  chain.append_eltwise(dnnl::algorithm::eltwise_sqrt, 0.f, 0.f);
-  chain.append_eltwise(dnnl::algorithm::eltwise_pow, 1.f, -1.f);
-  dnnl::primitive_attr attr = PlanBuilder::NewAttr();
-  attr.set_post_ops(chain);
-  const dnnl::binary::primitive_desc root(plan->engine(), dnnl::algorithm::binary_add, means.md,
-                                          epsilon.md, means.md, attr);
-  const Tensor roots = plan->NewTensor(root.dst_desc());
-  plan->Emit(node, root, dnnl::binary(root),
-             {{DNNL_ARG_SRC_0, means}, {DNNL_ARG_SRC_1, epsilon}, {DNNL_ARG_DST, roots}},
-             {"eltwise_sqrt", "eltwise_pow"});
-  return roots;
-}
-
-}  // namespace
 
 Types InferRMSNorm(const NodeReader& node, const Types& inputs) {
   CheckReal(node, inputs);
@@ -107,31 +44,34 @@ Types InferRMSNorm(const NodeReader& node, const Types& inputs) {
   return {inputs[0]};
 }
 
+// By one kernel of ours: oneDNN has primitives for the squares, their mean and the product, and
+// generates code for each number of rows.
 void LowerRMSNorm(const NodeReader& node, PlanBuilder* plan) {
+  const auto f32 = dnnl::memory::data_type::f32, bf16 = dnnl::memory::data_type::bf16;
   const Tensor matrix = plan->Plain(node, FlattenRows(node, plan, plan->Input(node, 0)));
-  if (matrix.dtype() == dnnl::memory::data_type::f32) {
-    LowerInOnePass(node, plan, matrix);
-    return;
-  }
-  const Tensor roots = InverseRoots(node, plan, matrix);
-  PlanBuilder::Args args = {{DNNL_ARG_SRC_0, matrix}, {DNNL_ARG_SRC_1, roots}};
-  dnnl::primitive_attr attr = PlanBuilder::NewAttr();
-  std::vector<std::string> names;
-  if (node.NumRootInputs() > 1) {
-    // (x * root) * gamma in one step.
-    const Tensor gamma = plan->Plain(node, plan->Input(node, 1)).Reshaped({1, matrix.dims()[1]});
-    dnnl::post_ops chain;
-    chain.append_binary(dnnl::algorithm::binary_mul, gamma.md);
-    attr.set_post_ops(chain);
-    args.emplace_back(DNNL_ARG_ATTR_MULTIPLE_POST_OP(0) | DNNL_ARG_SRC_1, gamma);
-    names.push_back("binary_mul");
-  }
-  const dnnl::binary::primitive_desc desc(plan->engine(), dnnl::algorithm::binary_mul, matrix.md,
-                                          roots.md, matrix.md, attr);
-  const Tensor dst = plan->NewTensor(desc.dst_desc());
-  args.emplace_back(DNNL_ARG_DST, dst);
-  plan->Emit(node, desc, dnnl::binary(desc), args, names);
-  plan->SetOutput(node, plan->Reshaped(node, dst, node.OutDims()));
+  const bool is_bfloat16 = matrix.dtype() == bf16, has_gamma = node.NumRootInputs() > 1;
+  const Tensor src = is_bfloat16 ? matrix : plan->InLayout(node, matrix, WithType(matrix.md, f32));
+  const Tensor dst = plan->NewTensor(src.md);
+  PlanBuilder::Args args = {{DNNL_ARG_SRC, src}, {DNNL_ARG_DST, dst}};
+  if (has_gamma) args.emplace_back(DNNL_ARG_SCALE, PlainFloats(node, plan, plan->Input(node, 1)));
+  const auto kernel = [=, rows = src.dims()[0], columns = src.dims()[1],
+                       epsilon = static_cast<float>(node.Get<double>("epsilon"))](
+                          bool writes_bfloat16) -> HostKernel {
+    const NormRows norm{
+        rows, columns, 1, 1, epsilon, is_bfloat16, writes_bfloat16, /*is_centered=*/false};
+    return [norm, has_gamma](void* const* addresses) {
+      const auto* gamma = has_gamma ? static_cast<const float*>(addresses[2]) : nullptr;
+      NormalizeRows(norm, addresses[0], gamma, nullptr, addresses[1]);
+    };
+  };
+  plan->EmitKernel(node, "rms_norm", kernel(is_bfloat16), args);
+  plan->OfferInPlace(DNNL_ARG_SRC);
+  plan->OfferKernel([kernel, md = WithType(dst.md, bf16)](const dnnl::memory::desc& other) {
+    return other == md ? kernel(true) : HostKernel();
+  });
+  plan->SetOutput(node,
+                  plan->Reshaped(node, plan->InLayout(node, dst, WithType(dst.md, matrix.dtype())),
+                                 node.OutDims()));
 }
 
 }  // namespace tvm::runtime::contrib::dnnl_backend
