@@ -81,3 +81,11 @@ def test_matmuls_of_oneDNN_for_many_queries_of_a_known_length():
     """They multiply in bfloat16, and the kernel of attention in float32."""
     names = [node.name for node in reduced(17, False)]
     assert "dnnl.attention" not in names and names.count("nn.batch_matmul") == 2
+
+
+@pytest.mark.parametrize("length", [191, 192])
+def test_one_kernel_for_many_keys_with_amx(monkeypatch, length):
+    """Heads of any width: those of this layer are narrower than a tile."""
+    monkeypatch.setattr(cpu, "has_amx", lambda: True)
+    names = [node.name for node in reduced(length, False)]
+    assert ("dnnl.attention" in names) == (length == 192)

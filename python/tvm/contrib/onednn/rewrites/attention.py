@@ -274,15 +274,13 @@ def _repeated(node: Node, axis: int) -> Node | None:
 
 
 def _is_slower(operands: list[Node], is_causal: bool, precision: str) -> bool:
-    query, key, value = operands
-    (heads, queries), (groups, keys) = (each.tensor.shape[-3:-1] for each in (query, key))
+    (heads, queries), (groups, keys) = (each.tensor.shape[-3:-1] for each in operands[:2])
     if None in (queries, keys) or queries <= _MOST_QUERIES:
         return False
     if precision == "float32":
         return heads == groups and not is_causal and keys < _FEW_KEYS
-    # The tiles of AMX have pairs of numbers, and 16 columns. Other kernels are no match for oneDNN.
-    fits = query.tensor.shape[-1] % 2 == 0 and value.tensor.shape[-1] % 16 == 0
-    return not (precision == "bfloat16" and cpu.has_amx() and fits) or keys < _FEW_KEYS
+    # Without the tiles of AMX, the kernel is no match for oneDNN.
+    return not (precision == "bfloat16" and cpu.has_amx()) or keys < _FEW_KEYS
 
 
 def _fits(operands: list[Node], scores, result) -> bool:

@@ -6,6 +6,8 @@ import pytest
 import tvm
 import tvm_dnnl
 from dnnl_tests.models.attention import HEADS, decoder, decoder_inputs, encoder, encoder_inputs
+from onnx import TensorProto, helper
+from tvm.contrib.onednn import cpu
 
 from dnnl_relax.modules import compiled, composites, partitions, virtual_machine
 from dnnl_relax.onnx.nodes import onnxruntime_results
@@ -60,3 +62,45 @@ def test_excluded():
     mod = tvm_dnnl.from_onnx(decoder(2, 1, 40))
     counts = composites(tvm_dnnl.partition_for_dnnl(mod, exclude=["dnnl.attention"]))
     assert "dnnl.attention" not in counts and counts["dnnl.softmax"] == 1
+
+
+def _heads_of_width(width):
+    """Return attention of 2 heads that lie side by side, with a mask and an open length."""
+    nodes = [
+        helper.make_node("Transpose", [name], [f"{name}_heads"], perm=perm)
+        for name, perm in (("q", [0, 2, 1, 3]), ("k", [0, 2, 3, 1]), ("v", [0, 2, 1, 3]))
+    ]
+    nodes += [
+        helper.make_node("MatMul", ["q_heads", "k_heads"], ["scores"]),
+        helper.make_node("Add", ["scores", "mask"], ["masked"]),
+        helper.make_node("Softmax", ["masked"], ["weights"], axis=-1),
+        helper.make_node("MatMul", ["weights", "v_heads"], ["sums"]),
+        helper.make_node("Transpose", ["sums"], ["y"], perm=[0, 2, 1, 3]),
+    ]
+    dims = {name: [1, "s", 2, width] for name in "qkv"} | {"mask": [1, 1, 1, "s"]}
+    inputs = [helper.make_tensor_value_info(n, TensorProto.FLOAT, d) for n, d in dims.items()]
+    output = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, "s", 2, width])
+    graph = helper.make_graph(nodes, "attention", inputs, [output])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+@pytest.mark.skipif(not cpu.computes("bfloat16"), reason="the CPU has no bfloat16")
+@pytest.mark.parametrize("width", [1, 7, 8, 24, 40, 72, 80, 160])
+def test_heads_of_any_width_in_bfloat16(width):
+    mod = tvm_dnnl.from_onnx(_heads_of_width(width))
+    partitioned = tvm_dnnl.partition_for_dnnl(mod, precision="bfloat16")
+    assert composites(partitioned)["dnnl.attention"] == 1
+    main = virtual_machine(compiled(partitioned))["main"]
+    random = np.random.default_rng(width)
+    for length in (5, 70, 200):
+        q, k, v = random.standard_normal((3, 1, length, 2, width)).astype("float32")
+        q /= np.float32(width**0.5)
+        mask = np.where(random.random((1, 1, 1, length)) < 0.2, -np.inf, 0).astype("float32")
+        mask[..., 0] = 0
+        result = main(*map(tvm.runtime.tensor, (q, k, v, mask))).numpy()
+        scores = np.einsum("nqhe,nkhe->nhqk", q.astype("float64"), k) + mask
+        weights = np.exp(scores - scores.max(-1, keepdims=True))
+        weights /= weights.sum(-1, keepdims=True)
+        expected = np.einsum("nhqk,nkhe->nqhe", weights, v)
+        # Operands, weights and results have 8 bits.
+        np.testing.assert_allclose(result, expected, rtol=2**-6, atol=2**-6)

@@ -32,6 +32,7 @@
 
 #include "../exec/parallel.h"
 #include "attention_amx.h"
+#include "attention_exp.h"
 #include "attention_pairs.h"
 #include "attention_rows.h"
 #include "attention_tiles.h"
@@ -56,7 +57,7 @@ struct Workspace {
   Workspace(float* data, const AttentionShape& shape)
       : query(data),
         sums(query + kRows * shape.width),
-        scores(sums + kRows * shape.value_width),
+        scores(sums + kRows * shape.columns()),
         maximum(scores + kRows * kKeys),
         total(maximum + kRows),
         products(total + kRows) {}
@@ -84,7 +85,7 @@ DNNL_INLINE void StoreRows(const AttentionShape& shape, const AttentionData<T>& 
                            const AttentionTask& task, const Workspace& work) {
   const RowIndices rows(shape, task);
   for (int64_t r = 0; r < task.rows; ++r) {
-    float* sums = work.sums + r * shape.value_width;
+    float* sums = work.sums + r * shape.columns();
     const bool is_masked = work.maximum[r] == -kInfinity && work.total[r] == 0.f;
     float divisor = work.total[r];
     if (is_masked) {
@@ -123,7 +124,7 @@ DNNL_INLINE void StartRows(const AttentionShape& shape, const AttentionData<T>& 
     work.maximum[r] = -kInfinity;
     work.total[r] = 0.f;
   }
-  std::fill(work.sums, work.sums + task.rows * shape.value_width, 0.f);
+  std::fill(work.sums, work.sums + task.rows * shape.columns(), 0.f);
 }
 
 /*! \brief Add the masks to scores of a row; what these are still to be multiplied by. */
@@ -141,23 +142,21 @@ DNNL_INLINE float AddMasks(const AttentionShape& shape, const AttentionData<T>& 
   return 1.f;
 }
 
-/*!
- * \brief Turn a block of scores into exponentials, and rescale the sums of the blocks before.
- * \param first_row A multiple of W; rows before it do not see the block.
- */
+/*! \brief Turn a block of scores into exponentials, and rescale the sums of the blocks before. */
 template <int W, typename Products, typename T>
 DNNL_INLINE void SoftmaxRows(const AttentionShape& shape, const AttentionData<T>& data,
                              const AttentionTask& task, const RowIndices& rows,
-                             const Workspace& work, int64_t first_row, int64_t first, int64_t count,
+                             const Workspace& work, const VisibleBlock& block, int64_t first,
                              Products* products) {
-  const int64_t end = (count + W - 1) / W * W;
-  for (int64_t group = first_row; group < task.rows; group += W) {
-    const int64_t rows_of_group = std::min<int64_t>(W, task.rows - group);
+  const int64_t count = block.keys, end = (count + W - 1) / W * W;
+  const int64_t first_row = block.first_row, last_row = first_row + block.rows;
+  for (int64_t group = first_row; group < last_row; group += W) {
+    const int64_t rows_of_group = std::min<int64_t>(W, last_row - group);
     float scale = 1.f;
     Floats<W> largest[W] = {};
     for (int64_t i = 0; i < rows_of_group; ++i) {
       const int64_t r = group + i;
-      float* scores = work.scores + r * kKeys;
+      float* scores = work.scores + (r - first_row) * kKeys;
       const std::array<int64_t, 4> at = {task.batch, rows.head[r], rows.query[r], first};
       scale = AddMasks<W>(shape, data, at, count, products->ScoreScale(), scores);
       const int64_t seen = std::clamp<int64_t>(rows.Keys(shape, r) - first, 0, count);
@@ -167,22 +166,23 @@ DNNL_INLINE void SoftmaxRows(const AttentionShape& shape, const AttentionData<T>
     const Floats<W> now = Largest::Of<W>(ReduceLanes<W, Largest>(largest) * scale, before);
     // -inf less -inf would be NaN, though it has no part in a row with a finite score.
     const Floats<W> bases = now == -kInfinity ? Filled<W>(0.f) : now;
-    const Floats<W> factors = ExpOfScore<W>(before - bases);
+    const Floats<W> factors = ExpOfScore<W, Products::kExpDegree>(before - bases);
     Store<W>(now, work.maximum + group);
     Floats<W> totals[W] = {};
     for (int64_t i = 0; i < rows_of_group; ++i) {
       const int64_t r = group + i;
       const float base = bases[i], factor = factors[i];
+      const float* scores = work.scores + (r - first_row) * kKeys;
       for (int64_t j = 0; j < end; j += W) {
         const Floats<W> weights =
-            ExpOfScore<W>(Load<W>(work.scores + r * kKeys + j) * scale - base);
+            ExpOfScore<W, Products::kExpDegree>(Load<W>(scores + j) * scale - base);
         totals[i] += weights;
-        products->SetWeights(r, j, weights, work.scores);
+        products->SetWeights(r - first_row, j, weights, work.scores);
       }
       // Most blocks have no larger score.
       if (factor == 1.f) continue;
-      float* sums = work.sums + r * shape.value_width;
-      for (int64_t e = 0; e < shape.value_width; ++e) sums[e] *= factor;
+      float* sums = work.sums + r * shape.columns();
+      for (int64_t e = 0; e < shape.columns(); ++e) sums[e] *= factor;
     }
     const Floats<W> total = Load<W>(work.total + group) * factors + ReduceLanes<W, Sum>(totals);
     Store<W>(total, work.total + group);
@@ -222,13 +222,17 @@ DNNL_INLINE bool VisitKeys(const AttentionShape& shape, const AttentionData<T>& 
       has_skipped = true;
       continue;
     }
-    const int64_t row_begin =
-        Products::kSkipsRows ? FirstRowWith(shape, task, rows, first) / W * W : 0;
-    const int64_t num_rows = task.rows - row_begin;
-    float* scores = work.scores + row_begin * kKeys;
-    products->Score(num_rows, work.query + row_begin * shape.width, key, count, scores);
-    SoftmaxRows<W>(shape, data, task, rows, work, row_begin, first, count, products);
-    products->AddValues(num_rows, scores, value, count, work.sums + row_begin * shape.value_width);
+    products->SetBlock(task.rows, key, value, count);
+    for (int64_t group = 0; group < task.rows; group += Products::kRows) {
+      const int64_t end = std::min(task.rows, group + Products::kRows);
+      const VisibleBlock block(shape, rows, group, end, Products::kRowStep, first, count);
+      if (block.rows == 0) continue;
+      products->Score(block.first_row, block.rows, work.query + block.first_row * shape.width,
+                      block.keys, work.scores);
+      SoftmaxRows<W>(shape, data, task, rows, work, block, first, products);
+      products->AddValues(block.rows, work.scores, block.keys,
+                          work.sums + block.first_row * shape.columns());
+    }
   }
   for (int64_t r = 0; r < task.rows && has_skipped; ++r) {
     if (!(work.maximum[r] > kHiddenScore / 2)) return false;
@@ -259,8 +263,8 @@ DNNL_INLINE void JoinParts(const AttentionShape& shape, const AttentionTask& tas
                              ExpOfNegative<W>(Filled<W>(other.maximum[r] - base))[0]};
     work.maximum[r] = now;
     work.total[r] = work.total[r] * factors[0] + other.total[r] * factors[1];
-    float* sums = work.sums + r * shape.value_width;
-    const float* added = other.sums + r * shape.value_width;
+    float* sums = work.sums + r * shape.columns();
+    const float* added = other.sums + r * shape.columns();
     for (int64_t e = 0; e < shape.value_width; ++e) {
       sums[e] = sums[e] * factors[0] + added[e] * factors[1];
     }
@@ -314,8 +318,10 @@ __attribute__((target("avx512f,avx512bf16,avx2,fma"))) void RunRounded(const Att
 /*! \brief Whether pairs are multiplied: of bfloat16, or where it is allowed. */
 template <typename T>
 bool UsesPairs(const AttentionShape& shape) {
+  // Without tiles, columns that are padded cost Intel's CPUs more than pairs save.
+  const bool fits = HasISA(ISA::kAMX) || (shape.width % 2 == 0 && shape.value_width % 16 == 0);
   return (shape.allows_bfloat16 || std::is_same_v<T, uint16_t>) && shape.rows() >= kPackedRows &&
-         RoundedProducts<16, T>::Fits(shape);
+         fits;
 }
 #endif
 
@@ -335,15 +341,11 @@ Code<T> OwnCode() {
 
 /*! \brief The floats of the workspace of a task, whatever the numbers of rows are. */
 int64_t WorkspaceOfTask(const AttentionShape& shape) {
-  const int64_t width = shape.width, value_width = shape.value_width;
-  int64_t products = FloatProducts<16, float>::Size(width, value_width);
+  int64_t products = FloatProducts<16, float>::Size(shape);
 #if DNNL_HAS_PAIRS
-  products = std::max(products, PairProducts<16, float>::Size(width, value_width));
+  products = std::max(products, RoundedProducts<16, float>::Size(shape));
 #endif
-#if DNNL_HAS_TILES
-  products = std::max(products, AMXProducts<16, float>::Size(width, value_width));
-#endif
-  const int64_t floats = kRows * (width + value_width + kKeys + 2) + products;
+  const int64_t floats = kRows * (shape.width + shape.columns() + kKeys + 2) + products;
   // No two threads write to one cache line, or to its neighbor.
   return (floats + 31) / 32 * 32;
 }

@@ -62,6 +62,8 @@ struct AttentionShape {
   int64_t group() const { return heads / kv_heads; }
   /*! \brief Queries that read the same keys and values. */
   int64_t rows() const { return group() * queries; }
+  /*! \brief The width of a row of values in whole vectors. */
+  int64_t columns() const { return (value_width + 15) / 16 * 16; }
 };
 
 /*! \brief The floats that so many threads need as workspace. */

@@ -133,33 +133,27 @@ class AMXProducts : public RoundedProducts<W, T> {
  public:
   /*! \brief With more keys, sums are loaded into tiles and stored fewer times. */
   static constexpr int64_t kKeys = 128;
+  /*! \brief Two tiles. */
+  static constexpr int64_t kRows = 32, kRowStep = kRows;
 
   AMXProducts(const AttentionShape& shape, float* workspace)
-      : RoundedProducts<W, T>(shape, Pairs(shape.width), workspace) {
-    // Of the pairs after the last one only.
-    const int64_t pairs = shape.width / 2, all = this->pairs_;
-    for (int64_t row = 0; row < kAttentionRows && pairs < all; ++row) {
-      std::fill(this->query_ + row * all + pairs, this->query_ + (row + 1) * all, Pair{0});
-    }
-    std::fill(this->key_ + pairs * kAttentionKeys, this->key_ + all * kAttentionKeys, Pair{0});
+      : RoundedProducts<W, T>(shape, workspace) {}
+
+  DNNL_INLINE void SetBlock(int64_t rows, const T* key, const T* value, int64_t count) {
+    RoundedProducts<W, T>::SetBlock(rows, key, value, count);
+    const int64_t columns = this->shape_.columns(), pairs = (count + 1) / 2;
+    std::fill(this->value_ + pairs * columns, this->value_ + WholeTiles(pairs) * columns, Pair{0});
   }
 
-  static int64_t Size(int64_t width, int64_t value_width) {
-    return RoundedProducts<W, T>::Size(Pairs(width), width, value_width);
+  DNNL_INLINE void Score(int64_t first, int64_t rows, const float*, int64_t count, float* scores) {
+    MultiplyByTiles<false>(rows, WholeTiles(count), this->query_ + first * this->pairs_,
+                           this->pairs_, this->key_, kAttentionKeys, this->pairs_, scores,
+                           kAttentionKeys);
   }
 
-  DNNL_INLINE void Score(int64_t rows, const float*, const T* key, int64_t count, float* scores) {
-    this->PackKeys(key, count);
-    MultiplyByTiles<false>(rows, WholeTiles(count), this->query_, this->pairs_, this->key_,
-                           kAttentionKeys, this->pairs_, scores, kAttentionKeys);
-  }
-
-  DNNL_INLINE void AddValues(int64_t rows, const float*, const T* value, int64_t count,
-                             float* sums) {
-    const int64_t columns = this->shape_.value_width;
-    const int64_t pairs = (count + 1) / 2, all = WholeTiles(pairs);
-    this->PairValues(value, count);
-    std::fill(this->value_ + pairs * columns, this->value_ + all * columns, Pair{0});
+  DNNL_INLINE void AddValues(int64_t rows, const float*, int64_t count, float* sums) {
+    const int64_t columns = this->shape_.columns();
+    const int64_t all = WholeTiles((count + 1) / 2);
     if (const int64_t stored = WholeTiles(count) / 2; stored < all) {
       for (int64_t row = 0; row < rows; ++row) {
         std::fill_n(this->weights_ + row * kAttentionKeys / 2 + stored, all - stored, Pair{0});
@@ -173,8 +167,6 @@ class AMXProducts : public RoundedProducts<W, T> {
   static int64_t WholeTiles(int64_t count) {
     return (count + kTileRows - 1) / kTileRows * kTileRows;
   }
-  /*! \brief Pairs of so many numbers, in whole tiles. */
-  static int64_t Pairs(int64_t count) { return WholeTiles((count + 1) / 2); }
 
   TileRegisters registers_;
 };

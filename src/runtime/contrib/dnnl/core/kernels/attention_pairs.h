@@ -73,45 +73,70 @@ DNNL_INLINE void StoreRounded(Floats<W> value, uint16_t* dst) {
   std::memcpy(dst, &halves, sizeof(halves));
 }
 
-/*! \brief Round contiguous floats. */
+/*! \brief A mask of the first lanes of a vector. */
+template <int W>
+DNNL_INLINE uint16_t FirstLanes(int64_t count) {
+  static_assert(W == 16, "a mask has a bit for each lane");
+  return static_cast<uint16_t>(count >= W ? 0xffff : (1 << count) - 1);
+}
+
+/*! \brief Load some lanes; the others become zero, and their memory is not read. */
+template <int W>
+DNNL_INLINE Floats<W> LoadLanes(const float* src, uint16_t lanes) {
+  Floats<W> result;
+  asm volatile("vmovups (%1), %0%{%2%}%{z%}" : "=v"(result) : "r"(src), "Yk"(lanes) : "memory");
+  return result;
+}
+
+/*! \brief Load some numbers in bfloat16 as the lower halves of lanes, likewise. */
+template <int W>
+DNNL_INLINE Bits<W> LoadHalves(const uint16_t* src, uint16_t lanes) {
+  Bits<W> result;
+  asm volatile("vpmovzxwd (%1), %0%{%2%}%{z%}" : "=v"(result) : "r"(src), "Yk"(lanes) : "memory");
+  return result;
+}
+
+/*! \brief Round contiguous floats; zeros follow, up to a whole vector. */
 template <int W>
 DNNL_INLINE void RoundRow(const float* src, int64_t count, uint16_t* dst) {
-  int64_t i = 0;
-  for (; i + W <= count; i += W) StoreRounded<W>(Load<W>(src + i), dst + i);
-  for (; i < count; ++i) {
-    const uint16_t rounded = ToBFloat16(src[i]);
-    std::memcpy(dst + i, &rounded, sizeof(rounded));
+  for (int64_t i = 0; i < count; i += W) {
+    StoreRounded<W>(LoadLanes<W>(src + i, FirstLanes<W>(count - i)), dst + i);
   }
 }
 
-/*! \brief Rows in bfloat16: as they are, or rounded to `buffer`, which changes their stride. */
+/*!
+ * \brief Rows in bfloat16: as they are, or copied to `buffer`, which changes their stride.
+ * \param is_paired Whether rows are to be whole pairs; a zero completes the last one.
+ */
 template <int W, typename T>
 DNNL_INLINE const uint16_t* RoundedRows(const T* rows, int64_t* stride, int64_t count,
-                                        int64_t width, uint16_t* buffer) {
+                                        int64_t width, bool is_paired, uint16_t* buffer) {
+  const int64_t step = *stride, padded = (width + W - 1) / W * W;
   if constexpr (std::is_same_v<T, uint16_t>) {
-    return rows;
+    if (!is_paired || (step % 2 == 0 && width % 2 == 0)) return rows;
+    for (int64_t j = 0; j < count; ++j) {
+      std::memcpy(buffer + j * padded, rows + j * step, width * sizeof(T));
+      if (width % 2 != 0) buffer[j * padded + width] = 0;
+    }
   } else {
-    for (int64_t j = 0; j < count; ++j) RoundRow<W>(rows + j * *stride, width, buffer + j * width);
-    *stride = width;
-    return buffer;
+    for (int64_t j = 0; j < count; ++j) RoundRow<W>(rows + j * step, width, buffer + j * padded);
   }
+  *stride = padded;
+  return buffer;
 }
 
-/*! \brief pairs[(count + 1) / 2, columns]: the elements of each two rows; 0 after the last row. */
+/*!
+ * \brief pairs[(count + 1) / 2, width in whole vectors]: the elements of each two rows; 0 after the
+ *        last row and column.
+ */
 template <int W>
-DNNL_INLINE void PairRows(const uint16_t* rows, int64_t stride, int64_t count, int64_t columns,
+DNNL_INLINE void PairRows(const uint16_t* rows, int64_t stride, int64_t count, int64_t width,
                           Pair* pairs) {
-  using Bits = typename VectorTypes<W>::Bits;
-  using Halves = typename VectorTypes<W>::Halves;
   for (int64_t j = 0; j < count; j += 2) {
-    for (int64_t e = 0; e < columns; e += W, pairs += W) {
+    for (int64_t e = 0; e < width; e += W, pairs += W) {
       const uint16_t* first = rows + j * stride + e;
-      Halves halves[2] = {};
-      std::memcpy(&halves[0], first, sizeof(Halves));
-      if (j + 1 < count) std::memcpy(&halves[1], first + stride, sizeof(Halves));
-      Bits bits[2];
-      for (int i = 0; i < 2; ++i) asm("vpmovzxwd %1, %0" : "=v"(bits[i]) : "v"(halves[i]));
-      const Bits both = bits[0] | bits[1] << 16;
+      const uint16_t lanes = FirstLanes<W>(width - e), next = j + 1 < count ? lanes : 0;
+      const Bits<W> both = LoadHalves<W>(first, lanes) | LoadHalves<W>(first + stride, next) << 16;
       std::memcpy(pairs, &both, sizeof(both));
     }
   }
@@ -121,13 +146,27 @@ DNNL_INLINE void PairRows(const uint16_t* rows, int64_t stride, int64_t count, i
 template <int W, typename T>
 class RoundedProducts {
  public:
-  /*! \brief See FloatProducts. */
-  static constexpr bool kSkipsRows = false;
+  /*! \brief As those of FloatProducts: exponentials are rounded, too. */
+  static constexpr int kExpDegree = 4;
 
-  /*! \brief Whether rows are whole pairs, and columns whole vectors. */
-  static bool Fits(const AttentionShape& shape) {
-    return shape.width % 2 == 0 && shape.value_width % W == 0 &&
-           (std::is_same_v<T, float> || shape.key[2] % 2 == 0);
+  /*! \brief The floats of the workspace. */
+  static int64_t Size(const AttentionShape& shape) {
+    const int64_t columns = shape.columns();
+    return (kAttentionRows + kAttentionKeys) * Pairs(shape.width) +
+           kAttentionRows * kAttentionKeys / 2 + kAttentionKeys / 2 * columns +
+           kAttentionKeys * std::max(Pairs(shape.width), columns / 2);
+  }
+
+  /*! \brief Pack the block of keys and values that all rows of a task are multiplied by. */
+  DNNL_INLINE void SetBlock(int64_t, const T* key, const T* value, int64_t count) {
+    int64_t stride = shape_.key[2];
+    const uint16_t* rows = RoundedRows<W>(key, &stride, count, shape_.width, true, rounded_);
+    // A pair has the size of a float, and is moved as one.
+    Pack<W>(reinterpret_cast<const float*>(rows), stride / 2, count, (shape_.width + 1) / 2,
+            reinterpret_cast<float*>(key_));
+    stride = shape_.value[2];
+    rows = RoundedRows<W>(value, &stride, count, shape_.value_width, false, rounded_);
+    PairRows<W>(rows, stride, count, shape_.value_width, value_);
   }
 
   DNNL_INLINE void SetQuery(int64_t row, const T* query) {
@@ -147,39 +186,31 @@ class RoundedProducts {
   }
 
  protected:
-  /*! \param pairs Those of a row of queries, or more. */
-  RoundedProducts(const AttentionShape& shape, int64_t pairs, float* workspace)
+  RoundedProducts(const AttentionShape& shape, float* workspace)
       : shape_(shape),
-        pairs_(pairs),
+        pairs_(Pairs(shape.width)),
         query_(reinterpret_cast<Pair*>(workspace)),
-        key_(query_ + kAttentionRows * pairs),
-        weights_(key_ + kAttentionKeys * pairs),
+        key_(query_ + kAttentionRows * pairs_),
+        weights_(key_ + kAttentionKeys * pairs_),
         value_(weights_ + kAttentionRows * kAttentionKeys / 2),
-        rounded_(reinterpret_cast<uint16_t*>(value_ + kAttentionKeys / 2 * shape.value_width)) {}
-
-  static int64_t Size(int64_t pairs, int64_t width, int64_t value_width) {
-    return (kAttentionRows + kAttentionKeys) * pairs + kAttentionRows * kAttentionKeys / 2 +
-           kAttentionKeys / 2 * value_width + kAttentionKeys * std::max(width, value_width) / 2;
+        rounded_(reinterpret_cast<uint16_t*>(value_ + kAttentionKeys / 2 * shape.columns())) {
+    // Of the pairs that are not full only.
+    const int64_t full = shape.width / 2;
+    for (int64_t row = 0; row < kAttentionRows && full < pairs_; ++row) {
+      std::fill(query_ + row * pairs_ + full, query_ + (row + 1) * pairs_, Pair{0});
+    }
+    std::fill(key_ + full * kAttentionKeys, key_ + pairs_ * kAttentionKeys, Pair{0});
   }
 
-  /*! \brief Set key_[width / 2, kAttentionKeys] to the transposed pairs of keys, as Pack. */
-  DNNL_INLINE void PackKeys(const T* key, int64_t count) {
-    int64_t stride = shape_.key[2];
-    const uint16_t* rounded = RoundedRows<W>(key, &stride, count, shape_.width, rounded_);
-    // A pair has the size of a float, and is moved as one.
-    Pack<W>(reinterpret_cast<const float*>(rounded), stride / 2, count, shape_.width / 2,
-            reinterpret_cast<float*>(key_));
-  }
-
-  /*! \brief Set value_[(count + 1) / 2, value_width] to the elements of each two rows. */
-  DNNL_INLINE void PairValues(const T* value, int64_t count) {
-    int64_t stride = shape_.value[2];
-    const uint16_t* rounded = RoundedRows<W>(value, &stride, count, shape_.value_width, rounded_);
-    PairRows<W>(rounded, stride, count, shape_.value_width, value_);
-  }
+  /*! \brief The pairs of a row, in whole vectors. */
+  static int64_t Pairs(int64_t width) { return (width + 2 * W - 1) / (2 * W) * W; }
 
   const AttentionShape& shape_;
   const int64_t pairs_;
+  /*!
+   * \brief Rows of queries; [pairs_, kAttentionKeys], the transposed keys; the weights of a group;
+   *        and the elements of each two rows of values.
+   */
   Pair *query_, *key_, *weights_, *value_;
 
  private:
@@ -190,25 +221,19 @@ class RoundedProducts {
 template <int W, typename T>
 class PairProducts : public RoundedProducts<W, T> {
  public:
-  static constexpr int64_t kKeys = 64;
+  static constexpr int64_t kKeys = 64, kRows = 32, kRowStep = W;
 
   PairProducts(const AttentionShape& shape, float* workspace)
-      : RoundedProducts<W, T>(shape, shape.width / 2, workspace) {}
+      : RoundedProducts<W, T>(shape, workspace) {}
 
-  static int64_t Size(int64_t width, int64_t value_width) {
-    return RoundedProducts<W, T>::Size(width / 2, width, value_width);
+  DNNL_INLINE void Score(int64_t first, int64_t rows, const float*, int64_t count, float* scores) {
+    const int64_t pairs = (this->shape_.width + 1) / 2;
+    Multiply<W, false>(rows, (count + W - 1) / W * W, this->query_ + first * this->pairs_,
+                       this->pairs_, this->key_, kAttentionKeys, pairs, scores, kAttentionKeys);
   }
 
-  DNNL_INLINE void Score(int64_t rows, const float*, const T* key, int64_t count, float* scores) {
-    this->PackKeys(key, count);
-    Multiply<W, false>(rows, (count + W - 1) / W * W, this->query_, this->pairs_, this->key_,
-                       kAttentionKeys, this->pairs_, scores, kAttentionKeys);
-  }
-
-  DNNL_INLINE void AddValues(int64_t rows, const float*, const T* value, int64_t count,
-                             float* sums) {
-    const int64_t columns = this->shape_.value_width;
-    this->PairValues(value, count);
+  DNNL_INLINE void AddValues(int64_t rows, const float*, int64_t count, float* sums) {
+    const int64_t columns = this->shape_.columns();
     Multiply<W, true>(rows, columns, this->weights_, kAttentionKeys / 2, this->value_, columns,
                       (count + 1) / 2, sums, columns);
   }

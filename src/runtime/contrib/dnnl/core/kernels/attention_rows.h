@@ -108,33 +108,25 @@ struct RowIndices {
   }
 };
 
-/*! \brief The first row of a task that sees a key. */
-DNNL_INLINE int64_t FirstRowWith(const AttentionShape& shape, const AttentionTask& task,
-                                 const RowIndices& rows, int64_t key) {
-  int64_t row = 0;
-  while (row < task.rows && rows.Keys(shape, row) <= key) ++row;
-  return row;
-}
+/*! \brief The part of a group of rows that sees a block of keys, and as much of that as it sees. */
+struct VisibleBlock {
+  int64_t first_row, rows, keys;
 
-/*!
- * \brief exp(x) of x <= 0 within 4e-7, relatively, as ExpOfNegative; 1 for 0. With AVX2, which has
- *        FMA, in a shorter chain of steps: a polynomial of degree 5 in independent parts.
- */
-template <int W>
-DNNL_INLINE Floats<W> ExpOfScore(const Floats<W>& x) {
-  if constexpr (W == 8) {
-    constexpr float kInteger = 0x1.8p23f;
-    const Floats<W> shifted = x * 0x1.715476p0f + kInteger;
-    const Floats<W> r = x - (shifted - kInteger) * 0x1.62e43p-1f, square = r * r;
-    const Floats<W> high = r * 0x1.10627cp-7f + 0x1.572a08p-5f;
-    const Floats<W> middle = r * 0x1.5557aep-3f + 0x1.fffdfcp-2f;
-    const Floats<W> factor = (high * square + middle) * square + (r + 1.f);
-    const Floats<W> result = factor * FloatsOf<W>((BitsOf<W>(shifted) + 127) << 23);
-    return x < -87.f ? Filled<W>(0.f) : result;
-  } else {
-    return ExpOfNegative<W>(x);
+  /*! \param step `first_row` less `begin` is a multiple of it; `rows` is 0 if no row sees a key. */
+  VisibleBlock(const AttentionShape& shape, const RowIndices& indices, int64_t begin, int64_t end,
+               int64_t step, int64_t first_key, int64_t count)
+      : first_row(begin), rows(end - begin), keys(count) {
+    if (!shape.is_causal) return;
+    int64_t first = begin, last_key = 0;
+    while (first < end && indices.Keys(shape, first) <= first_key) ++first;
+    for (int64_t row = first; row < end; ++row) {
+      last_key = std::max(last_key, indices.Keys(shape, row));
+    }
+    first_row = begin + (first - begin) / step * step;
+    rows = first == end ? 0 : end - first_row;
+    keys = std::min(count, last_key - first_key);
   }
-}
+};
 
 /*! \brief scores = scores * scale + mask, whose `count` elements are `stride` (0 or 1) apart. */
 template <int W, typename M>

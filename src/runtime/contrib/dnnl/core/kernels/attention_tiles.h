@@ -193,14 +193,18 @@ class FloatProducts {
  public:
   /*! \brief Keys of a block: scores of so many stay in the nearest cache with the operands. */
   static constexpr int64_t kKeys = 64;
-  /*! \brief Whether rows that see none of a block's keys are left out. */
-  static constexpr bool kSkipsRows = W <= 8;
+  /*! \brief Rows that go through a block of keys at once: whole vectors and tiles. */
+  static constexpr int64_t kRows = W == 16 ? 32 : kAttentionRows;
+  /*! \brief The first row of a group that sees a key is rounded down to a multiple of this. */
+  static constexpr int64_t kRowStep = W;
+  /*! \brief See ExpOfScore. */
+  static constexpr int kExpDegree = 5;
 
   FloatProducts(const AttentionShape& shape, float* workspace)
       : shape_(shape), packed_(workspace) {}
 
   /*! \brief The floats of the workspace. */
-  static int64_t Size(int64_t width, int64_t /*value_width*/) { return kAttentionKeys * width; }
+  static int64_t Size(const AttentionShape& shape) { return kAttentionKeys * shape.width; }
 
   /*! \brief Set a row of queries, before they are scaled. */
   DNNL_INLINE void SetQuery(int64_t, const T*) {}
@@ -208,14 +212,24 @@ class FloatProducts {
   /*! \brief What the scores are still to be multiplied by. */
   DNNL_INLINE float ScoreScale() const { return 1.f; }
 
-  /*! \brief scores[rows, kAttentionKeys] = query[rows, width] * key[count, width]^T. */
-  DNNL_INLINE void Score(int64_t rows, const float* scaled_query, const T* key, int64_t count,
+  /*! \brief Set the block of keys and values that all rows of a task are multiplied by. */
+  DNNL_INLINE void SetBlock(int64_t rows, const T* key, const T* value, int64_t count) {
+    is_packed_ = rows >= kPackedRows;
+    key_ = key;
+    value_ = value;
+    if (is_packed_) Pack<W>(key, shape_.key[2], count, shape_.width, packed_);
+  }
+
+  /*!
+   * \brief scores[rows, kAttentionKeys] = query[rows, width] * key[count, width]^T.
+   * \param scaled_query Rows of all queries, from the row `first` on.
+   */
+  DNNL_INLINE void Score(int64_t /*first*/, int64_t rows, const float* scaled_query, int64_t count,
                          float* scores) {
-    const int64_t stride = shape_.key[2], width = shape_.width;
-    if (rows < kPackedRows) {
-      return Dots<W>(rows, scaled_query, key, stride, count, width, scores);
+    const int64_t width = shape_.width;
+    if (!is_packed_) {
+      return Dots<W>(rows, scaled_query, key_, shape_.key[2], count, width, scores);
     }
-    Pack<W>(key, stride, count, width, packed_);
     Multiply<W, false>(rows, (count + W - 1) / W * W, scaled_query, width, packed_, kAttentionKeys,
                        width, scores, kAttentionKeys);
   }
@@ -225,16 +239,17 @@ class FloatProducts {
     Store<W>(weights, scores + row * kAttentionKeys + key);
   }
 
-  /*! \brief sums[rows, value_width] += weights[rows, count] * value[count, value_width]. */
-  DNNL_INLINE void AddValues(int64_t rows, const float* weights, const T* value, int64_t count,
-                             float* sums) {
-    Multiply<W, true>(rows, shape_.value_width, weights, kAttentionKeys, value, shape_.value[2],
-                      count, sums, shape_.value_width);
+  /*! \brief sums[rows, columns] += weights[rows, count] * value[count, value_width]. */
+  DNNL_INLINE void AddValues(int64_t rows, const float* weights, int64_t count, float* sums) {
+    Multiply<W, true>(rows, shape_.value_width, weights, kAttentionKeys, value_, shape_.value[2],
+                      count, sums, shape_.columns());
   }
 
  private:
   const AttentionShape& shape_;
   float* packed_;
+  bool is_packed_ = false;
+  const T *key_ = nullptr, *value_ = nullptr;
 };
 
 }  // namespace tvm::runtime::contrib::dnnl_backend
