@@ -146,8 +146,10 @@ DNNL_INLINE void GeluErf(float* values, int64_t count) {
   }
   Erf(factors, factors, count);
   for (int64_t i = 0; i < count; i += kLanes) {
+    const Floats<kLanes> x = Load<kLanes>(values + i);
     const Floats<kLanes> factor = Load<kLanes>(factors + i) * 0.5f + 0.5f;
-    Store<kLanes>(Load<kLanes>(values + i) * factor, values + i);
+    // The last bit of erf, times a large number, is not small.
+    Store<kLanes>(x * (x < -5.6f ? Filled<kLanes>(0.f) : factor), values + i);
   }
 }
 
