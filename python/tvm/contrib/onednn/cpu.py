@@ -38,7 +38,7 @@ def connect(find_function: Callable) -> None:
     global _find_function  # pylint: disable=global-statement
     _find_function = find_function
     has_amx.cache_clear()
-    prefers_bfloat16.cache_clear()
+    prefers.cache_clear()
     computes.cache_clear()
 
 
@@ -56,14 +56,17 @@ def has_amx() -> bool:
 
 
 @functools.lru_cache(maxsize=None)
-def prefers_bfloat16() -> bool:
-    """Whether convolutions and matmuls take less time in bfloat16 than in float32.
+def prefers(dtype: str) -> bool:
+    """Whether networks take no longer in a type of floating-point values than in float32.
 
-    They do with AMX, and with AVX512_BF16 on AMD's CPUs. On Intel's, networks take 1.6 times as
-    long with AVX512_BF16 alone.
+    In bfloat16 they do not with AMX, nor with AVX512_BF16 on AMD's CPUs; on Intel's, they take 1.6
+    times as long with AVX512_BF16 alone. In float16 they do not with AMX_FP16; with AVX512_FP16
+    alone, convolutional networks take 1.1 to 1.4 times as long.
     """
-    query = _query("prefers_bfloat16")
-    return query is not None and bool(query())
+    if dtype == "float32":
+        return True
+    query = _query("prefers")
+    return dtype in REAL and query is not None and bool(query(dtype))
 
 
 @functools.lru_cache(maxsize=None)
@@ -81,3 +84,20 @@ def computes(dtype: str) -> bool:
 def lacks(dtype: str) -> bool:
     """Whether a type is one of floating-point values for which oneDNN has no fast code."""
     return dtype in REAL and not computes(dtype)
+
+
+def why_in_float32(dtype: str, precision: str) -> str | None:
+    """Say why a model in a type is computed in float32 on this CPU; None if it is not.
+
+    Parameters
+    ----------
+    dtype : str
+        The type of the model's tensors.
+    precision : str
+        The option `precision`: a type that it names is used where oneDNN supports it.
+    """
+    if lacks(dtype):
+        return "which oneDNN does not support on this CPU"
+    if dtype in REAL and dtype != precision and not prefers(dtype):
+        return "which is slower than float32 on this CPU"
+    return None

@@ -153,7 +153,7 @@ def precision_of(precision) -> str:
         known = f"{', '.join(PRECISIONS[:-1])} or {PRECISIONS[-1]}"
         raise ValueError(f"precision must be {known}, but is {precision!r}")
     if precision == "auto":
-        return "bfloat16" if cpu.prefers_bfloat16() else "float32"
+        return "bfloat16" if cpu.prefers("bfloat16") else "float32"
     if not cpu.computes(precision):
         raise ValueError(
             f"precision={precision!r}: oneDNN does not support {precision} on this CPU"

@@ -165,8 +165,8 @@ TVM_REGISTER_GLOBAL("runtime.contrib.dnnl.has_amx").set_body_typed([]() {
   return dnnl_backend::HasISA(dnnl_backend::ISA::kAMX);
 });
 
-TVM_REGISTER_GLOBAL("runtime.contrib.dnnl.prefers_bfloat16").set_body_typed([]() {
-  return dnnl_backend::PrefersBfloat16();
+TVM_REGISTER_GLOBAL("runtime.contrib.dnnl.prefers").set_body_typed([](DataType dtype) {
+  return dnnl_backend::WithTVMErrors([&]() { return dnnl_backend::Prefers(dtype); });
 });
 
 TVM_REGISTER_GLOBAL("runtime.contrib.dnnl.set_num_threads").set_body_typed([](int num_threads) {

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compiles for a CPU with other data types than this one computes in."""
+"""Compiles for a CPU with other data types than this one computes in, or is fast in."""
 
 import contextlib
+from unittest import mock
 
 from tvm.contrib.onednn import cpu
 
@@ -23,10 +24,31 @@ def only_float32():
         yield
 
 
+_why_in_float32 = cpu.why_in_float32
+
+
+def own_types():
+    """Let models compute in their own type as if `precision` named it, to test its kernels.
+
+    The fixtures of all tests do. What the CPU lacks stays in float32.
+    """
+    return mock.patch.object(cpu, "why_in_float32", lambda dtype, _: _why_in_float32(dtype, dtype))
+
+
 @contextlib.contextmanager
-def _answer(computes):
+def faster_in_float32():
+    """Compile for a CPU with the types of this one that computes in float32 fastest."""
+    asked = mock.patch.object(cpu, "why_in_float32", _why_in_float32)
+    known = {dtype: cpu.computes(dtype) for dtype in cpu.REAL}
+    with asked, _answer(known.get, lambda dtype: dtype == "float32"):
+        yield
+
+
+@contextlib.contextmanager
+def _answer(computes, prefers=None):
     find = cpu._find_function
-    cpu.connect(lambda name: computes if name.endswith(".computes") else find(name))
+    answers = {"computes": computes, "prefers": prefers or computes}
+    cpu.connect(lambda name: answers.get(name.rpartition(".")[2]) or find(name))
     try:
         yield
     finally:

@@ -31,6 +31,7 @@ from typing import NamedTuple
 from ..ir.match import has_name, orders, scalar_of
 from ..ir.node import Node
 from ..ir.op_view import Tensor
+from .compute_in_float32 import dtype_in_model
 
 # Two or three constants, each rounded, and their product: the largest relative error.
 ROUNDING = {"float32": 5 * 2.0**-24, "float16": 3 * 2.0**-11, "bfloat16": 3 * 2.0**-8 / 2}
@@ -73,8 +74,7 @@ class FormulaReader:
 
     def __init__(self, root: Node):
         self._root = root
-        dtype = root.type.dtype if isinstance(root.type, Tensor) else None
-        self._rounding = ROUNDING.get(dtype, ROUNDING["float32"])
+        self._rounding = ROUNDING.get(dtype_in_model(root), ROUNDING["float32"])
 
     def formulas(self) -> Iterator[Formula]:
         """Yield the formulas that the call may be read as, the best first."""

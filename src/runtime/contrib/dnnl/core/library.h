@@ -52,10 +52,10 @@ void CheckLibraryVersion();
 bool Computes(DLDataType dtype);
 
 /*!
- * \brief Whether bfloat16 takes less time than float32: with AMX, or AVX512_BF16 on AMD's CPUs, as
- * far as oneDNN may use them.
+ * \brief Whether a floating-point type takes no longer than float32, as far as oneDNN may use the
+ * CPU: bfloat16 with AMX, or AVX512_BF16 on AMD's CPUs; float16 with AMX_FP16.
  */
-bool PrefersBfloat16();
+bool Prefers(DLDataType dtype);
 
 }  // namespace tvm::runtime::contrib::dnnl_backend
 

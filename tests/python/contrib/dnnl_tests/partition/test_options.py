@@ -190,7 +190,7 @@ class TestPrecision:
 
     def set_cpu(self, monkeypatch, *types, preferred=True):
         monkeypatch.setattr(cpu, "computes", lambda dtype: dtype in ("float32", *types))
-        monkeypatch.setattr(cpu, "prefers_bfloat16", lambda: preferred)
+        monkeypatch.setattr(cpu, "prefers", lambda dtype: preferred or dtype == "float32")
 
     def type_of(self, config=None, **options):
         """Partition a convolution, and return the type that it computes in."""
@@ -261,8 +261,9 @@ class TestPrecision:
         # AVX512_BF16 alone takes longer than float32 on Intel's.
         wanted = {"amx_bf16"} | ({"avx512_bf16"} if "AuthenticAMD" in words else set())
         if "ONEDNN_MAX_CPU_ISA" not in os.environ:
-            assert cpu.prefers_bfloat16() == bool(wanted.intersection(words))
-        assert not cpu.prefers_bfloat16() or cpu.computes("bfloat16")
+            assert cpu.prefers("bfloat16") == bool(wanted.intersection(words))
+        for dtype in cpu.REAL:
+            assert not cpu.prefers(dtype) or cpu.computes(dtype)
         assert self.type_of(precision="auto") in PRECISIONS
 
 

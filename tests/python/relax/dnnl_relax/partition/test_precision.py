@@ -156,7 +156,7 @@ def test_this_cpu(precision):
 
 def test_auto():
     mod = module(lambda b, x: dense(b, b.emit(op.nn.gelu(dense(b, x)))), X3)
-    wanted = "bfloat16" if cpu.prefers_bfloat16() else "float32"
+    wanted = "bfloat16" if cpu.prefers("bfloat16") else "float32"
     modules = [
         kinds(tvm_dnnl.partition_for_dnnl(mod, precision=precision, prune=False))
         for precision in ("auto", wanted)

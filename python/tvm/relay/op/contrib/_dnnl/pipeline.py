@@ -186,9 +186,9 @@ def _is_of_interest(call: relay.Call, rules: Rules) -> bool:
     if layer_name(call):
         return True
     if name in rules.ops:
-        # In a type that the CPU lacks, it runs in float32.
-        is_short = cpu.lacks(getattr(value_of(call), "dtype", ""))
-        if is_short or rules.reason(view_of(call)) is None:
+        dtype = getattr(value_of(call), "dtype", "")
+        is_wide = cpu.why_in_float32(dtype, rules.options.precision) is not None
+        if is_wide or rules.reason(view_of(call)) is None:
             return True
     # QNN ops, integers that are cast, and others, may be written with ops that have rows.
     if name is not None and (name.startswith("qnn.") or name in DECOMPOSITIONS):

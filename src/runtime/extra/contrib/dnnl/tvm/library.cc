@@ -45,7 +45,8 @@ TVM_FFI_STATIC_INIT_BLOCK() {
       .def("runtime.contrib.dnnl.computes",
            [](DLDataType dtype) { return WithFFIErrors([&]() { return Computes(dtype); }); })
       .def("runtime.contrib.dnnl.has_amx", []() { return HasISA(ISA::kAMX); })
-      .def("runtime.contrib.dnnl.prefers_bfloat16", PrefersBfloat16)
+      .def("runtime.contrib.dnnl.prefers",
+           [](DLDataType dtype) { return WithFFIErrors([&]() { return Prefers(dtype); }); })
       .def("runtime.contrib.dnnl.set_num_threads",
            [](int num_threads) { WithFFIErrors([&]() { SetNumThreads(num_threads); }); })
       .def("runtime.contrib.dnnl.get_num_threads",
