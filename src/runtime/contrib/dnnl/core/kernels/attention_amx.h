@@ -30,56 +30,12 @@
 
 #include "attention.h"
 #include "attention_pairs.h"
+#include "tiles.h"
 #include "vectors.h"
-
-// Assemblers know the instructions where compilers have their intrinsics: since GCC 11.
-#if DNNL_HAS_PAIRS && __has_include(<amxtileintrin.h>)
-#define DNNL_HAS_TILES 1
-#else
-#define DNNL_HAS_TILES 0
-#endif
 
 namespace tvm::runtime::contrib::dnnl_backend {
 
 #if DNNL_HAS_TILES
-
-/*! \brief Rows of a tile, which are 64 bytes each: 16 floats or pairs. */
-constexpr int64_t kTileRows = 16;
-
-/*! \brief Tile registers of 16 rows each, while this exists. */
-class TileRegisters {
- public:
-  DNNL_INLINE TileRegisters() {
-    struct alignas(64) {
-      uint8_t palette = 1, start_row = 0, reserved[14] = {};
-      uint16_t columns[16] = {64, 64, 64, 64, 64, 64, 64, 64};
-      uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
-    } config;
-    asm volatile("ldtilecfg %0" ::"m"(config));
-  }
-  DNNL_INLINE ~TileRegisters() { asm volatile("tilerelease" ::); }
-  TileRegisters(const TileRegisters&) = delete;
-  TileRegisters& operator=(const TileRegisters&) = delete;
-};
-
-/*! \brief Load a register; rows are so many elements apart. */
-template <int kTile, typename T>
-DNNL_INLINE void LoadTile(const T* rows, int64_t stride) {
-  const auto bytes = static_cast<int64_t>(stride * sizeof(T));
-  asm volatile("tileloadd (%0,%1,1), %%tmm%c2" ::"r"(rows), "r"(bytes), "i"(kTile) : "memory");
-}
-
-template <int kTile>
-DNNL_INLINE void StoreTile(float* rows, int64_t stride) {
-  const auto bytes = static_cast<int64_t>(stride * sizeof(float));
-  asm volatile("tilestored %%tmm%c2, (%0,%1,1)" ::"r"(rows), "r"(bytes), "i"(kTile) : "memory");
-}
-
-/*! \brief Add to a register the product of two others: rows of pairs, and columns of pairs. */
-template <int kSum, int kLeft, int kRight>
-DNNL_INLINE void AddTileProduct() {
-  asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(kSum), "i"(kLeft), "i"(kRight));
-}
 
 /*! \brief c[32, N * 16] = a[32, pairs] * b[pairs, N * 16], or added to it, for N of 1 or 2. */
 template <int N, bool kAdds>

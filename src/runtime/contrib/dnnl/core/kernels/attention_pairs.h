@@ -32,14 +32,8 @@
 
 #include "attention.h"
 #include "attention_tiles.h"
+#include "rounded_vectors.h"
 #include "vectors.h"
-
-// Clang compiles no instruction of a CPU in a function that is inlined into another one for it.
-#if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__)
-#define DNNL_HAS_PAIRS 1
-#else
-#define DNNL_HAS_PAIRS 0
-#endif
 
 namespace tvm::runtime::contrib::dnnl_backend {
 
@@ -63,14 +57,6 @@ DNNL_INLINE Floats<W> PlusProduct(Floats<W> sum, Floats<W> row, Pair factor) {
   const auto factors = typename VectorTypes<W>::Bits{} + factor.bits;
   asm("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(row), "v"(factors));
   return sum;
-}
-
-/*! \brief Round a vector. */
-template <int W>
-DNNL_INLINE void StoreRounded(Floats<W> value, uint16_t* dst) {
-  typename VectorTypes<W>::Halves halves;
-  asm("vcvtneps2bf16 %1, %0" : "=v"(halves) : "v"(value));
-  std::memcpy(dst, &halves, sizeof(halves));
 }
 
 /*! \brief A mask of the first lanes of a vector. */

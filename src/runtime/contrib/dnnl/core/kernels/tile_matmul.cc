@@ -26,10 +26,11 @@
 #include <algorithm>
 
 #include "../exec/parallel.h"
-#include "attention_amx.h"
 #include "cpu_clones.h"
 #include "functions.h"
 #include "isa.h"
+#include "rounded_vectors.h"
+#include "tiles.h"
 #include "vectors.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
