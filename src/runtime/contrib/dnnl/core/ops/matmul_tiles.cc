@@ -50,7 +50,7 @@ struct Epilogue {
 };
 
 /*! \brief The kind of a post-op; nothing where the kernel lacks it. */
-std::optional<TilePostOp::Kind> KindOf(const NodeReader& op) {
+std::optional<TilePostOp::Kind> TileKindOf(const NodeReader& op) {
   const OpSpec& spec = *FindOp(op.OpName());
   switch (spec.algorithm) {
     case dnnl::algorithm::binary_add:
@@ -104,7 +104,7 @@ std::optional<Epilogue> ReadEpilogue(const NodeReader& node, PlanBuilder* plan) 
   for (int i = 0; i < node.NumPostOps(); ++i) {
     const NodeReader op = node.PostOp(i);
     if (IsView(op, node.RootDims().back())) continue;
-    const std::optional<TilePostOp::Kind> kind = KindOf(op);
+    const std::optional<TilePostOp::Kind> kind = TileKindOf(op);
     if (!kind) return {};
     TilePostOp own{*kind};
     const bool is_binary = own.kind == TilePostOp::kAdd || own.kind == TilePostOp::kMultiply;
