@@ -59,9 +59,9 @@ def has_amx() -> bool:
 def prefers(dtype: str) -> bool:
     """Whether networks take no longer in a type of floating-point values than in float32.
 
-    In bfloat16 they do not with AMX, nor with AVX512_BF16 on AMD's CPUs; on Intel's, they take 1.6
-    times as long with AVX512_BF16 alone. In float16 they do not with AMX_FP16; with AVX512_FP16
-    alone, convolutional networks take 1.1 to 1.4 times as long.
+    bfloat16 is as fast with AMX, and with AVX512_BF16 on AMD's CPUs; on Intel's, networks take 1.6
+    times as long with AVX512_BF16 alone. float16 is as fast with AMX_FP16; with AVX512_FP16 alone,
+    convolutional networks take 1.1 to 1.4 times as long.
     """
     if dtype == "float32":
         return True

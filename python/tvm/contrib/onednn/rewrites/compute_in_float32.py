@@ -65,12 +65,15 @@ def ops_in_float32(graph: Graph, rules: Rules) -> Counter:
     """Count the ops that `compute_in_float32` has just replaced, by type, for the report."""
     reasons, texts = _reasons(rules), Counter[str]()
     for node in graph.nodes:
-        old, is_new = node.like, node.made_by == compute_in_float32.__name__
-        if is_new and node.kind == CALL and _computes(node, rules) and old is not None:
-            if any(map(reasons.get, _dtypes(node.operands))):
-                continue
-            for dtype in list(filter(reasons.get, _dtypes((old, *old.operands))))[:1]:
-                texts[f"ops in {dtype}, {reasons[dtype]}"] += 1
+        old = node.like
+        is_new = node.kind == CALL and node.made_by == compute_in_float32.__name__
+        # A matmul that keeps its weights still reads their type.
+        is_narrow = any(map(reasons.get, _dtypes(node.operands)))
+        if old is None or not is_new or is_narrow or not _computes(node, rules):
+            continue
+        dtype = next(filter(reasons.get, _dtypes((old, *old.operands))), None)
+        if dtype is not None:
+            texts[f"ops in {dtype}, {reasons[dtype]}"] += 1
     return texts
 
 
