@@ -9,10 +9,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <cstring>
 #include <random>
 #include <vector>
 
+#include "tests/cpp-runtime/harness/bfloat16.h"
 #include "tests/cpp-runtime/harness/test.h"
 
 namespace dnnl_test::norm {
@@ -25,11 +25,9 @@ template <typename T>
 std::vector<T> Rounded(const std::vector<float>& values) {
   std::vector<T> result(values.size());
   for (size_t i = 0; i < values.size(); ++i) {
-    uint32_t bits;
-    std::memcpy(&bits, &values[i], sizeof(bits));
     // Truncated: the numbers are drawn, so their last digits do not matter.
     if constexpr (sizeof(T) == 2) {
-      result[i] = static_cast<uint16_t>(bits >> 16);
+      result[i] = UpperHalf(values[i]);
     } else {
       result[i] = values[i];
     }
@@ -38,12 +36,7 @@ std::vector<T> Rounded(const std::vector<float>& values) {
 }
 
 double Real(float value) { return value; }
-double Real(uint16_t value) {
-  const uint32_t bits = static_cast<uint32_t>(value) << 16;
-  float result;
-  std::memcpy(&result, &bits, sizeof(result));
-  return result;
-}
+double Real(uint16_t value) { return FromBFloat16(value); }
 
 /*! \brief Rows around different means, with factors and shifts. */
 struct Case {

@@ -8,10 +8,10 @@
 
 #include <cmath>
 #include <cstdint>
-#include <cstring>
 #include <limits>
 #include <vector>
 
+#include "tests/cpp-runtime/harness/bfloat16.h"
 #include "tests/cpp-runtime/harness/test.h"
 
 namespace dnnl_test::prelu {
@@ -23,18 +23,6 @@ constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 // All are numbers in bfloat16, and so are their products.
 const std::vector<float> kValues = {1.f, -1.f, 0.f, -2.f, 3.f, kInfinity, -kInfinity, kNaN, -0.5f};
 const std::vector<float> kSlopes = {0.25f, kInfinity, kNaN, -1.f, 0.f, 2.f, -kInfinity};
-
-float FromBFloat16(uint16_t bits) {
-  const uint32_t wide = static_cast<uint32_t>(bits) << 16;
-  float value;
-  std::memcpy(&value, &wide, sizeof(value));
-  return value;
-}
-uint16_t AsBFloat16(float value) {
-  uint32_t bits;
-  std::memcpy(&bits, &value, sizeof(bits));
-  return static_cast<uint16_t>(bits >> 16);
-}
 
 void ExpectSame(float got, float want) {
   EXPECT_EQ(std::isnan(got), std::isnan(want));
@@ -50,7 +38,7 @@ TEST(DNNLPReLU, SpecialValuesAndSlopes) {
       for (int64_t i = 0; i < count; ++i) {
         const float x = kValues[i % kValues.size()];
         src.push_back(x);
-        halves.push_back(AsBFloat16(x));
+        halves.push_back(UpperHalf(x));
         want.push_back(x > 0 ? x : slopes[i % period] * x);
       }
       PReLU(src.data(), slopes.data(), period, dst.data(), count);

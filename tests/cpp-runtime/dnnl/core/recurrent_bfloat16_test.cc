@@ -14,6 +14,7 @@
 #include "src/runtime/contrib/dnnl/core/error.h"
 #include "src/runtime/contrib/dnnl/core/lowering.h"
 #include "tests/cpp-runtime/dnnl/core/valid_ops.h"
+#include "tests/cpp-runtime/harness/bfloat16.h"
 #include "tests/cpp-runtime/harness/test.h"
 
 namespace dnnl_test::recurrent_bfloat16 {
@@ -24,13 +25,6 @@ using dnnl_test::Valid;
 using dnnl_test::ValidOp;
 
 constexpr DLDataType kBFloat16{kDLBfloat, 16, 1};
-
-float FloatOf(uint16_t value) {
-  const uint32_t bits = static_cast<uint32_t>(value) << 16;
-  float result;
-  std::memcpy(&result, &bits, sizeof(result));
-  return result;
-}
 
 /*! \brief The results of a node as floats, of values that bfloat16 has. */
 std::vector<std::vector<float>> Results(const ValidOp& op) {
@@ -59,7 +53,7 @@ std::vector<std::vector<float>> Results(const ValidOp& op) {
       float whole;
       std::memcpy(&half, &memory[i][at], sizeof(half));
       if (is_float) std::memcpy(&whole, &memory[i][at], sizeof(whole));
-      results.back().push_back(is_float ? whole : FloatOf(half));
+      results.back().push_back(is_float ? whole : FromBFloat16(half));
     }
   }
   return results;

@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <cstring>
 #include <limits>
 #include <memory>
 #include <random>
@@ -21,6 +20,7 @@
 
 #include "src/runtime/contrib/dnnl/core/lowering.h"
 #include "tests/cpp-runtime/dnnl/core/valid_ops.h"
+#include "tests/cpp-runtime/harness/bfloat16.h"
 #include "tests/cpp-runtime/harness/test.h"
 
 namespace dnnl_test {
@@ -222,11 +222,7 @@ inline Graph LayerGraph(const Layer& l, std::vector<Values>* operands, bool is_o
       hold(1, values);
     } else if (l.weight_bytes == 2) {
       std::vector<uint16_t> halves;
-      for (float value : values) {
-        uint32_t bits;
-        std::memcpy(&bits, &value, sizeof(bits));
-        halves.push_back(static_cast<uint16_t>(bits >> 16));
-      }
+      for (float value : values) halves.push_back(UpperHalf(value));
       hold(1, halves);
     } else {
       const float scale = std::sqrt(1.f / static_cast<float>(i == 1 ? l.inputs : h));

@@ -13,6 +13,7 @@
 #include <limits>
 #include <vector>
 
+#include "tests/cpp-runtime/harness/bfloat16.h"
 #include "tests/cpp-runtime/harness/test.h"
 
 namespace dnnl_test::reduce {
@@ -49,11 +50,7 @@ void Check(const std::vector<ReduceDim>& dims, ReduceKind kind, bool is_bfloat16
   std::vector<float> src = Values(last + 1);
   if (special != 0) src[last / 2] = special;
   std::vector<uint16_t> narrow(last + 1);
-  for (int64_t i = 0; i <= last; ++i) {
-    uint32_t bits;
-    std::memcpy(&bits, &src[i], sizeof(bits));
-    narrow[i] = static_cast<uint16_t>(bits >> 16);
-  }
+  std::transform(src.begin(), src.end(), narrow.begin(), UpperHalf);
   const bool is_mean = kind == ReduceKind::kMean;
   const bool is_square = kind == ReduceKind::kSumOfSquares;
   const double infinity = std::numeric_limits<double>::infinity();

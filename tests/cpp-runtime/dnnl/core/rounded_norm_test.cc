@@ -13,6 +13,7 @@
 
 #include "src/runtime/contrib/dnnl/core/lowering.h"
 #include "tests/cpp-runtime/dnnl/core/open_graph.h"
+#include "tests/cpp-runtime/harness/bfloat16.h"
 #include "tests/cpp-runtime/harness/test.h"
 
 namespace dnnl_test::rounded_norm {
@@ -40,10 +41,7 @@ Graph NormGraph(const std::string& op, bool is_read_twice) {
 float Widened(const std::vector<float>& values, size_t index) {
   uint16_t half;
   std::memcpy(&half, reinterpret_cast<const char*>(values.data()) + 2 * index, sizeof(half));
-  const uint32_t bits = static_cast<uint32_t>(half) << 16;
-  float value;
-  std::memcpy(&value, &bits, sizeof(value));
-  return value;
+  return FromBFloat16(half);
 }
 
 /*! \brief Whether the elements of the first output are those of the second one, rounded. */

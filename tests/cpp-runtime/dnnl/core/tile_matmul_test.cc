@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <cstring>
 #include <functional>
 #include <memory>
 #include <string>
@@ -17,6 +16,7 @@
 
 #include "src/runtime/contrib/dnnl/core/flat_attrs.h"
 #include "src/runtime/contrib/dnnl/core/lowering.h"
+#include "tests/cpp-runtime/harness/bfloat16.h"
 #include "tests/cpp-runtime/harness/test.h"
 
 namespace dnnl_test::tile_matmul {
@@ -29,19 +29,8 @@ constexpr const char* kVariant = "AMX, weights packed once";
 /*! \brief Numbers that bfloat16 has exactly. */
 std::vector<uint16_t> Halves(const std::vector<float>& values) {
   std::vector<uint16_t> result(values.size());
-  for (size_t i = 0; i < values.size(); ++i) {
-    uint32_t bits;
-    std::memcpy(&bits, &values[i], sizeof(bits));
-    result[i] = static_cast<uint16_t>(bits >> 16);
-  }
+  std::transform(values.begin(), values.end(), result.begin(), UpperHalf);
   return result;
-}
-
-float Widened(uint16_t half) {
-  const uint32_t bits = static_cast<uint32_t>(half) << 16;
-  float value;
-  std::memcpy(&value, &bits, sizeof(value));
-  return value;
 }
 
 /*! \brief A dense layer with a bias, then other post-ops: a unary one, or the sum of a residual. */
@@ -116,7 +105,7 @@ struct Layer {
     if (has_residual) addresses.push_back(other);
     addresses.push_back(result);
     Context(plan).Run(addresses, nullptr);
-    for (size_t i = 0; is_half && i < halves.size(); ++i) floats[i] = Widened(halves[i]);
+    for (size_t i = 0; is_half && i < halves.size(); ++i) floats[i] = FromBFloat16(halves[i]);
     return floats;
   }
 
