@@ -121,7 +121,7 @@ DNNL_INLINE void ScaleRun(const T* src, int64_t count, const Statistics& row, fl
   }
 }
 
-/*! \brief Columns with a factor each and, if `beta` is not null, a shift. */
+/*! \brief Columns with a factor each and, if `kShifts`, a shift from `beta`. */
 template <bool kShifts, typename T, typename Result>
 DNNL_INLINE void ScaleEach(const T* src, int64_t count, const Statistics& row, const float* gamma,
                            const float* beta, Result* dst) {
