@@ -181,7 +181,8 @@ TEST(DNNLTileMatMul, Functions) {
 
 TEST(DNNLTileMatMul, OthersRunOnOneDNN) {
   const auto runs_on_tiles = [](Layer layer) {
-    for (const Step& step : layer.MakePlanOf()->steps) {
+    const auto plan = layer.MakePlanOf();
+    for (const Step& step : plan->steps) {
       if (step.info.variant == kVariant) return true;
     }
     return false;
