@@ -31,6 +31,7 @@
 #include "../kernels/recurrent.h"
 #include "../kernels/recurrent_int8.h"
 #include "../op_table.h"
+#include "rows.h"
 #include "types.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
@@ -180,7 +181,7 @@ RecurrentLayer LayerOf(const NodeReader& node, const PlanBuilder& plan) {
   return ReadRecurrentLayer(node, dims(0), dims(1), dims(2), is_int8);
 }
 
-/*! \brief The type of the weights of a layer of float32 data. */
+/*! \brief The type of the weights that our kernel reads. */
 WeightType WeightTypeOf(const NodeReader& node, const PlanBuilder& plan) {
   using Type = dnnl::memory::data_type;
   const Type type = plan.Input(node, 1).dtype();
@@ -190,7 +191,10 @@ WeightType WeightTypeOf(const NodeReader& node, const PlanBuilder& plan) {
 }
 
 /*!
- * \brief Whether oneDNN's primitive is faster than our kernel for a layer of float32 data.
+ * \brief Whether oneDNN's primitive is right and faster than our kernel for a layer.
+ *
+ * In bfloat16 it is, except for an LSTM of one sequence: its primitive uses tiles on AMX that it
+ * has not configured, which ends the process.
  *
  * Measured with oneDNN 3.2 and AVX-512: on one thread it takes 0.77 to 0.95 of our time for 32
  * sequences or more of 256 hidden units or more, and 1.0 to 3 for fewer. On two threads, which our
@@ -198,13 +202,16 @@ WeightType WeightTypeOf(const NodeReader& node, const PlanBuilder& plan) {
  */
 bool IsFasterAsPrimitive(const NodeReader& node, const PlanBuilder& plan,
                          const RecurrentLayer& layer) {
+  if (node.OutType() != dnnl::memory::data_type::f32) {
+    return layer.cell != Cell::kLSTM || layer.batch > 1;
+  }
   // The relu of oneDNN's primitive makes zero of a NaN.
   return layer.batch >= kManySequences && layer.hidden >= kManyUnits && !layer.is_relu &&
          !layer.has_lengths && WeightTypeOf(node, plan) == WeightType::kFloat32 &&
          CurrentNumThreads() == 1;
 }
 
-/*! \brief Emits a layer of float32 data as one kernel of ours. */
+/*! \brief Emits a layer as one kernel of ours, whose data and results are float32. */
 class RecurrentKernel {
  public:
   RecurrentKernel(const NodeReader& node, PlanBuilder* plan, const RecurrentLayer& layer)
@@ -215,7 +222,7 @@ class RecurrentKernel {
 
   void Emit() {
     const int64_t gates = layer_.gates();
-    Add(DNNL_ARG_SRC_LAYER, plan_->Plain(node_, plan_->Input(node_, 0)));
+    AddFloats(DNNL_ARG_SRC_LAYER, 0);
     Add(DNNL_ARG_WEIGHTS_LAYER, Weights(1, gates, layer_.inputs));
     Add(DNNL_ARG_WEIGHTS_ITER, Weights(2, gates, layer_.hidden));
     Add(DNNL_ARG_BIAS, Panels(3, layer_.bias_gates(), 1));
@@ -223,8 +230,8 @@ class RecurrentKernel {
     const bool has_c = layer_.num_states() > 1, has_initial = layer_.has_initial_state;
     const int y = AddResult(DNNL_ARG_DST_LAYER, 0), h_n = AddResult(DNNL_ARG_DST_ITER, 1);
     const int c_n = has_c ? AddResult(DNNL_ARG_DST_ITER_C, 2) : -1;
-    const int h = has_initial ? AddPlain(DNNL_ARG_SRC_ITER, 4) : -1;
-    const int c = has_initial && has_c ? AddPlain(DNNL_ARG_SRC_ITER_C, 5) : -1;
+    const int h = has_initial ? AddFloats(DNNL_ARG_SRC_ITER, 4) : -1;
+    const int c = has_initial && has_c ? AddFloats(DNNL_ARG_SRC_ITER_C, 5) : -1;
     const int index = layer_.lengths_index();
     const int lengths = layer_.has_lengths ? AddPlain(DNNL_ARG_AUGRU_ATTENTION, index) : -1;
     const auto run = [=, blocks = blocks_](void* const* addresses) {
@@ -239,7 +246,11 @@ class RecurrentKernel {
     plan_->EmitKernel(node_, "rnn", run, args_);
     const int results[] = {y, h_n, c_n};
     const int outputs = std::min(node_.NumOutputs(), has_c ? 3 : 2);
-    for (int i = 0; i < outputs; ++i) plan_->SetOutput(node_, args_[results[i]].second, i);
+    for (int i = 0; i < outputs; ++i) {
+      const Tensor& result = args_[results[i]].second;
+      const auto md = PlainDesc(result.dims(), node_.OutType(i));
+      plan_->SetOutput(node_, plan_->InLayout(node_, result, md), i);
+    }
   }
 
  private:
@@ -248,6 +259,10 @@ class RecurrentKernel {
   int Add(int arg, const Tensor& tensor) {
     args_.emplace_back(arg, tensor);
     return static_cast<int>(args_.size()) - 1;
+  }
+
+  int AddFloats(int arg, int input) {
+    return Add(arg, PlainFloats(node_, plan_, plan_->Input(node_, input)));
   }
 
   int AddPlain(int arg, int input) {
@@ -320,11 +335,10 @@ void LowerRecurrent(const NodeReader& node, PlanBuilder* plan) {
   const bool is_int8 = layer.is_int8 && HasInt8Products() && weights >= kFewestInt8Weights &&
                        std::max(layer.inputs, layer.hidden) <= kMostInt8Columns;
   if (layer.is_int8 && !is_int8) DequantizeWeights(node, plan, layer);
-  const bool is_float32 = node.OutType() == dnnl::memory::data_type::f32;
-  if (is_float32 && !IsFasterAsPrimitive(node, *plan, layer)) {
-    RecurrentKernel(node, plan, layer).Emit();
-  } else {
+  if (IsFasterAsPrimitive(node, *plan, layer)) {
     EmitRecurrentPrimitive(node, plan, layer);
+  } else {
+    RecurrentKernel(node, plan, layer).Emit();
   }
   plan->SetVariant(is_int8 ? "rows quantized" : "", RecurrentFlops(node, *plan));
 }
