@@ -29,6 +29,7 @@
 #include <limits>
 
 #include "isa.h"
+#include "rounded_vectors.h"
 #include "vectors.h"
 // The last one.
 #include "cpu_clones.h"
@@ -253,6 +254,51 @@ FloatFunction OwnCode() {
                                    ComputeOnAVX512<Function>);
 }
 
+DNNL_INLINE void ConvertOne(const uint16_t* src, float* dst) {
+  *dst = FloatOf(static_cast<uint32_t>(*src) << 16);
+}
+DNNL_INLINE void ConvertOne(const float* src, uint16_t* dst) { *dst = ToBFloat16(*src); }
+
+template <int W, typename From, typename To>
+DNNL_INLINE void Convert(const From* src, To* dst, int64_t count) {
+  for (; count >= W; count -= W, src += W, dst += W) Store<W>(Load<W>(src), dst);
+  for (int64_t i = 0; i < count; ++i) ConvertOne(src + i, dst + i);
+}
+
+template <typename From, typename To>
+void ConvertOnAny(const From* src, To* dst, int64_t count) {
+  Convert<4>(src, dst, count);
+}
+template <typename From, typename To>
+DNNL_AVX2 void ConvertOnAVX2(const From* src, To* dst, int64_t count) {
+  Convert<8>(src, dst, count);
+}
+template <typename From, typename To>
+DNNL_AVX512 void ConvertOnAVX512(const From* src, To* dst, int64_t count) {
+  Convert<16>(src, dst, count);
+}
+
+#if DNNL_HAS_PAIRS
+__attribute__((target("avx512f,avx512bf16,avx2,fma"))) void RoundOnAVX512BF16(const float* src,
+                                                                              uint16_t* dst,
+                                                                              int64_t count) {
+  constexpr int kLanes = 16;
+  for (; count >= kLanes; count -= kLanes, src += kLanes, dst += kLanes) {
+    StoreRounded<kLanes>(Load<kLanes>(src), dst);
+  }
+  for (int64_t i = 0; i < count; ++i) dst[i] = ToBFloat16(src[i]);
+}
+#endif
+
+/*! \brief The code of RoundToBFloats. */
+auto RoundingCode() {
+#if DNNL_HAS_PAIRS
+  if (HasISA(ISA::kAVX512BF16)) return RoundOnAVX512BF16;
+#endif
+  return CodeForCPU(ConvertOnAny<float, uint16_t>, ConvertOnAVX2<float, uint16_t>,
+                    ConvertOnAVX512<float, uint16_t>);
+}
+
 DNNL_INLINE float SignOf(float x) { return x > 0.f ? 1.f : x < 0.f ? -1.f : 0.f; }
 
 }  // namespace
@@ -320,5 +366,26 @@ DNNL_SIMPLE_FUNCTION(Floor, __builtin_floorf)
 DNNL_SIMPLE_FUNCTION(Round, __builtin_rintf)
 DNNL_SIMPLE_FUNCTION(Sign, SignOf)
 DNNL_SIMPLE_FUNCTION(Trunc, __builtin_truncf)
+
+DNNL_FOR_CPUS void NormalizeChannel(const ChannelFactors& factors, const float* src, float* dst,
+                                    int64_t count) {
+  const auto [mean, scale, shift, lowest] = factors;
+  DNNL_INDEPENDENT
+  for (int64_t i = 0; i < count; ++i) {
+    const float result = (src[i] - mean) * scale + shift;
+    dst[i] = result < lowest ? lowest : result;
+  }
+}
+
+void WidenBFloats(const uint16_t* src, float* dst, int64_t count) {
+  static const auto code = CodeForCPU(ConvertOnAny<uint16_t, float>, ConvertOnAVX2<uint16_t, float>,
+                                      ConvertOnAVX512<uint16_t, float>);
+  code(src, dst, count);
+}
+
+void RoundToBFloats(const float* src, uint16_t* dst, int64_t count) {
+  static const auto code = RoundingCode();
+  code(src, dst, count);
+}
 
 }  // namespace tvm::runtime::contrib::dnnl_backend

@@ -61,6 +61,24 @@ void Tanh(const float* src, float* dst, int64_t count);
 /*! \brief The integer part. */
 void Trunc(const float* src, float* dst, int64_t count);
 
+/*! \brief How a batch normalization computes a channel. */
+struct ChannelFactors {
+  float mean, scale, shift;
+  /*! \brief What lower results become. */
+  float lowest;
+};
+
+/*! \brief (x - mean) * scale + shift; NaN stays NaN. */
+void NormalizeChannel(const ChannelFactors& factors, const float* src, float* dst, int64_t count);
+
+/*! \brief Convert numbers from bfloat16. */
+void WidenBFloats(const uint16_t* src, float* dst, int64_t count);
+/*!
+ * \brief Round to the nearest numbers in bfloat16, of two to the even one; NaN stays NaN.
+ * AVX512_BF16 makes 0 of subnormal numbers.
+ */
+void RoundToBFloats(const float* src, uint16_t* dst, int64_t count);
+
 }  // namespace tvm::runtime::contrib::dnnl_backend
 
 #endif  // TVM_RUNTIME_CONTRIB_DNNL_CORE_KERNELS_FUNCTIONS_H_

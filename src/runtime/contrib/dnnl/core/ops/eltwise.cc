@@ -54,29 +54,41 @@ struct Function {
   }
 };
 
-/*! \brief The op by our own function, in float32. */
+/*! \brief The op by our own function, which is in float32. */
 template <typename OwnFunction>
 void LowerFunction(const NodeReader& node, PlanBuilder* plan, const OwnFunction& function) {
   if (node.NumPostOps() > 0) {
     throw dnnl::error(dnnl_unimplemented, "our functions do not support post-ops");
   }
   // Iterations of the loop, and how many of them are worth a thread.
-  constexpr int64_t kElements = 1024, kGrain = 4;
+  static constexpr int64_t kElements = 1024, kGrain = 4;
   const Tensor given = plan->Input(node, 0);
   const int64_t count = NumElements(given.dims());
   // The padding of blocks must stay zero, and what lies between the parts of a view as it is.
   const size_t bytes = count * dnnl::memory::data_type_size(given.dtype());
   Tensor src = given.md.get_size() == bytes ? given : plan->Plain(node, given);
-  const auto type = src.dtype();
-  src = plan->InLayout(node, src, WithType(src.md, dnnl::memory::data_type::f32));
+  const auto type = src.dtype(), f32 = dnnl::memory::data_type::f32;
+  const bool is_bfloat16 = type == dnnl::memory::data_type::bf16;
+  if (!is_bfloat16) src = plan->InLayout(node, src, WithType(src.md, f32));
   const Tensor dst = plan->NewTensor(src.md);
-  const auto run = [function, count](void* const* addresses) {
-    const auto* from = static_cast<const float*>(addresses[0]);
-    auto* to = static_cast<float*>(addresses[1]);
-    ParallelFor((count + kElements - 1) / kElements, kGrain, [&](int64_t first, int64_t last) {
+  const auto run = [function, count, is_bfloat16](void* const* addresses) {
+    const auto of_floats = [&](int64_t first, int64_t last) {
       const int64_t begin = first * kElements, end = std::min(last * kElements, count);
-      function(from + begin, to + begin, end - begin);
-    });
+      function(static_cast<const float*>(addresses[0]) + begin,
+               static_cast<float*>(addresses[1]) + begin, end - begin);
+    };
+    const auto of_bfloats = [&](int64_t first, int64_t last) {
+      // In the cache, between two passes over it.
+      float block[kElements];
+      for (int64_t i = first * kElements; i < std::min(last * kElements, count); i += kElements) {
+        const int64_t size = std::min(kElements, count - i);
+        WidenBFloats(static_cast<const uint16_t*>(addresses[0]) + i, block, size);
+        function(block, block, size);
+        RoundToBFloats(block, static_cast<uint16_t*>(addresses[1]) + i, size);
+      }
+    };
+    const int64_t blocks = (count + kElements - 1) / kElements;
+    is_bfloat16 ? ParallelFor(blocks, kGrain, of_bfloats) : ParallelFor(blocks, kGrain, of_floats);
   };
   plan->EmitKernel(node, "eltwise", run, {{DNNL_ARG_SRC, src}, {DNNL_ARG_DST, dst}});
   plan->OfferInPlace(DNNL_ARG_SRC);

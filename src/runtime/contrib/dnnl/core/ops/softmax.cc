@@ -23,6 +23,7 @@
  */
 #include <string>
 
+#include "../fusion/quantization.h"
 #include "../implementation.h"
 #include "../kernels/log_softmax.h"
 #include "../op_table.h"
@@ -35,16 +36,14 @@ namespace tvm::runtime::contrib::dnnl_backend {
 
 namespace {
 
-/*! \brief Lower the logarithm along the last axis of row-major float32; false for all else. */
+/*! \brief Lower the logarithm along the last axis of row-major data; false for all else. */
 bool LowerLogSoftmaxRows(const NodeReader& node, PlanBuilder* plan) {
-  const Tensor src = plan->Input(node, 0);
-  const Dims dims = src.dims();
+  const Tensor data = plan->Input(node, 0);
+  const Dims dims = data.dims();
   const int last = static_cast<int>(dims.size()) - 1;
   const bool is_log = FindOp(node.OpName())->algorithm == dnnl::algorithm::softmax_log;
-  const bool is_float = src.dtype() == dnnl::memory::data_type::f32;
-  if (!is_log || !is_float || node.Axis("axis", -1, last + 1) != last || !IsPlain(src.md)) {
-    return false;
-  }
+  if (!is_log || node.Axis("axis", -1, last + 1) != last || !IsPlain(data.md)) return false;
+  const Tensor src = PlainFloats(node, plan, data);
   const int64_t columns = dims.back(), rows = NumElements(dims) / columns;
   const Tensor dst = plan->NewTensor(src.md);
   const auto run = [rows, columns](void* const* data) {
@@ -53,7 +52,7 @@ bool LowerLogSoftmaxRows(const NodeReader& node, PlanBuilder* plan) {
   };
   plan->EmitKernel(node, "softmax", run, {{DNNL_ARG_SRC, src}, {DNNL_ARG_DST, dst}});
   plan->OfferInPlace(DNNL_ARG_SRC);
-  plan->SetOutput(node, dst);
+  plan->SetOutput(node, plan->InLayout(node, dst, WithType(dst.md, data.dtype())));
   return true;
 }
 
