@@ -34,6 +34,7 @@ from .norm_readers import InstanceNormReader, LayerNormReader, Normalization, RM
 # More ops are no formula, and would be the whole graph for each of its ops.
 _MOST_OPS = 64
 _NORMS = {LayerNormReader: "nn.layer_norm", InstanceNormReader: "nn.instance_norm"}
+_COMPUTED_IN_FLOAT32 = (*_NORMS.values(), "nn.group_norm", "dnnl.rms_norm")
 
 
 class _Reading(NamedTuple):
@@ -149,8 +150,26 @@ def _of_vectors(graph: Graph, norm: Normalization, axis: int) -> list[Node] | No
 
 
 def _between_casts(graph: Graph, node: Node) -> Iterator[_Reading]:
-    """Yield the formulas that are computed in float32 of operands of the type of the result."""
-    dtype = node.tensor.dtype
-    for reading in _readings(graph, node.operands[0]):
-        if all(o.name == "cast" and tensor_of(o.args[0]).dtype == dtype for o in reading.operands):
-            yield reading._replace(operands=[o.operands[0] for o in reading.operands])
+    """Yield what is computed in float32 of operands of the type of the result.
+
+    Normalizations of reduced precision compute in float32, too.
+    """
+    inner = node.operands[0]
+    readings = [*_readings(graph, inner)]
+    if inner.name in _COMPUTED_IN_FLOAT32:
+        readings.append(_Reading(inner.name, inner.operands, vars(inner.attrs)))
+    for reading in readings:
+        operands = [_before_cast(graph, each, node.tensor.dtype) for each in reading.operands]
+        if None not in operands:
+            yield reading._replace(operands=operands)
+
+
+def _before_cast(graph: Graph, node: Node, dtype: str) -> Node | None:
+    """Return what is cast from a type, or a constant in it; None for what is neither."""
+    if node.name == "cast" and tensor_of(node.args[0]).dtype == dtype:
+        return node.operands[0]
+    if node.is_constant:
+        constant = graph.constant(node.value, dtype)
+        if np.array_equal(np.asarray(constant.value, "float64"), np.asarray(node.value, "float64")):
+            return constant
+    return None

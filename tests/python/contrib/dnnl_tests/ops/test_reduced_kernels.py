@@ -81,3 +81,36 @@ def test_batch_norm(has_relu, dtype):
     if dtype == "float16":
         kinds = ["reorder", *kinds, "reorder"]
     assert steps_of(IMAGE, make, dtype) == kinds
+
+
+NORMS = {
+    "group_norm": (IMAGE, lambda x, *f: relay.nn.group_norm(x, *f, num_groups=3, axis=1), 6),
+    "layer_norm": ((4, 32), relay.nn.layer_norm, 32),
+}
+
+
+@pytest.mark.parametrize("name", NORMS)
+def test_norms_between_casts(name, dtype):
+    """Exporters cast to float32 for them, as the kernel does."""
+    shape, norm, channels = NORMS[name]
+    factors = [np.float32(rand(channels, seed=seed).astype(dtype)) for seed in (1, 2)]
+
+    def make(x, _):
+        wide = relay.cast(x, "float32")
+        return relay.cast(norm(wide, *map(relay.const, factors)), x.type_annotation.dtype)
+
+    kinds = ["layer_normalization"]
+    if dtype == "float16":
+        kinds = ["reorder", *kinds, "reorder"]
+    assert steps_of(shape, make, dtype) == kinds
+
+
+def test_norms_of_other_factors_stay_in_float32(dtype):
+    factor = np.full(32, 1 + 2.0**-15, "float32")
+
+    def make(x, _):
+        norm = relay.nn.layer_norm(relay.cast(x, "float32"), *map(relay.const, (factor, factor)))
+        return relay.cast(norm, x.type_annotation.dtype)
+
+    partitioned = partition(module(make(var("x", 4, 32, dtype=dtype), dtype)), prune=False)
+    assert testing.offload(partitioned).ops["cast"] == 2
