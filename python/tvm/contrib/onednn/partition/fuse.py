@@ -101,7 +101,7 @@ class Fused:
         """Take in user after user while each is the only one and can be a post-op."""
         while len(self.chain) <= MAX_POST_OPS:
             user = only_user(self.chain[-1])
-            if user is None or user in used or not self._append(user):
+            if user is None or user in used or not self.append(user):
                 break
         self._drop_unnamed()
         if self.root_spec.reads_int8 == "data" and self.parts[-1] != "quantize":
@@ -112,9 +112,9 @@ class Fused:
     def extend(self, calls: Iterable[Node]) -> None:
         """Take in calls as someone's pattern has them, whether or not `grow` would."""
         for call in calls:
-            self._append(call, str(call.name).split(".")[-1])
+            self.append(call, str(call.name).split(".")[-1])
 
-    def _append(self, user: Node, otherwise: str | None = None) -> bool:
+    def append(self, user: Node, otherwise: str | None = None) -> bool:
         """Add a user of the last op to the chain, with its part of the name.
 
         One that cannot be fused is added under the name `otherwise`, or not at all, which returns
@@ -245,6 +245,13 @@ def find_fused(graph: Graph, rules: Rules) -> Iterator[Fused]:
     TVM's MergeComposite needs a pattern for each chain, and tries all of them at each op. The rows
     of the table say what may follow what, so the chains are read off the function.
     """
+    for fused in find_roots(graph, rules):
+        if len(fused.chain) > 1 or fused.dequantized:
+            yield fused
+
+
+def find_roots(graph: Graph, rules: Rules) -> Iterator[Fused]:
+    """Yield each op that others can be fused to, also if none is; see `find_fused`."""
     used: set[Node] = set()
     roots = []
     for node in graph.nodes:
@@ -260,7 +267,7 @@ def find_fused(graph: Graph, rules: Rules) -> Iterator[Fused]:
         fused.shorten()
         if len(fused.chain) > 1 or fused.dequantized:
             used.update(fused.chain)
-            yield fused
+        yield fused
 
 
 def _find_reshaped_bits(graph: Graph, rules: Rules) -> Iterator[tuple[Node, Node]]:

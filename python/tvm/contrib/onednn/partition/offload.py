@@ -26,9 +26,14 @@ from ..ir.graph import Graph
 from ..ir.node import Node
 from ..ops.rules import Rules
 from ..rewrites.attempt import Rewrite
+from ..rewrites.fold_scale import fold_scale
 from ..rewrites.pipeline import Outcome, rewrite
+from .elementwise_first import move_elementwise_first
 from .fuse import move_dequantize_first
 from .units import OffloadDecision, Units
+
+# They prepare a graph for the fusion. A factor may follow a matmul only once it has moved.
+_LAST = (move_dequantize_first, move_elementwise_first, fold_scale)
 
 # Each attempt leaves all ops to TVM that the one before could not write.
 _MAX_ATTEMPTS = 8
@@ -115,9 +120,7 @@ def offload(
         if graph is None or outcome is None or len(skipped) != known:
             known = len(skipped)
             graph = read()
-            outcome = rewrite(
-                graph, rules, function, failures, first, skipped, (move_dequantize_first,)
-            )
+            outcome = rewrite(graph, rules, function, failures, first, skipped, _LAST)
         units = Units(graph, rules)
         decision = OffloadDecision(units)
         for call, error in rules.failed:

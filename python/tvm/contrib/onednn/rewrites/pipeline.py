@@ -106,7 +106,7 @@ def rewrite(
     skipped : Collection[str]
         Names of rewrites to leave out.
     last : Sequence[Rewrite]
-        Rewrites that prepare the fusion, which follow the others.
+        Rewrites that prepare the fusion, which precede those of `precision` only.
     """
     run = _Run(graph, rules, function, failures, skipped)
     # One IR's own spellings become those of the graph.
@@ -145,11 +145,13 @@ def rewrite(
     # Adds ops to results, which would hide the patterns above.
     if rules.options.exact_nan:
         run.steps(propagate_nan)
+    # All formulas are one op each now, which moves as a whole; the ops that it stands for are still
+    # of its type.
+    run.steps(*last)
     # The casts between precisions come last, as no pattern above looks through them.
     if rules.options.precision != "float32":
         run.steps(narrow_layers, reduce_precision)
         run.in_float32 += layers_in_float32(graph, rules)
-    run.steps(*last)
     return Outcome(run.folded, run.in_float32)
 
 

@@ -305,9 +305,15 @@ class TestReshapesInAChain:
             {"r": rand(2, 3, 2, 3)},
         )
 
-    def test_rows_of_a_matrix_are_not_crossed(self):
+    def rows_of_matrices(self):
         y = relay.nn.batch_matmul(relay.reshape(var("x", (6, 8)), (6, 2, 4)), const(6, 3, 4))
-        y = relay.nn.relu(relay.reshape(y, (12, 3)))
-        mod = module(y)
-        partitioned = direct.check(mod, {"x": self.x}, composites={}, partitions=1, rtol=RTOL)
-        assert testing.offload(partitioned).ops["nn.relu"] == 1
+        return relay.reshape(y, (12, 3))
+
+    def test_rows_of_a_matrix_are_not_crossed(self):
+        y = self.rows_of_matrices() * var("r", (12, 3))
+        inputs = {"x": self.x, "r": rand(12, 3)}
+        partitioned = direct.check(module(y), inputs, composites={}, partitions=1, rtol=RTOL)
+        assert testing.offload(partitioned).ops["multiply"] == 1
+
+    def test_relu_moves_before_rows_of_a_matrix(self):
+        self.check(relay.nn.relu(self.rows_of_matrices()), "dnnl.batch_matmul_relu")

@@ -213,14 +213,23 @@ class TestFusion:
         assert self.composites(scores + var("z", ANY)) == {}
 
     @pytest.mark.parametrize(
-        "codes, fused",
-        [((-4, -1, 12, 0, 0), True), ((-4, 2, -1, -2), True), ((0, 0, -4, -1, 1), False)],
+        "codes, shape, fused",
+        [
+            ((-4, -1, 12, 0, 0), (ANY, 12, ANY, ANY), True),
+            ((-4, 2, -1, -2), (2, ANY, ANY, ANY), True),
+            ((0, 0, -4, -1, 1), (ANY, ANY, ANY, 1), False),
+        ],
     )
-    def test_reshape_of_matrices(self, codes, fused):
+    def test_reshape_of_matrices(self, codes, shape, fused):
         """A reshape is fused if its codes say that it keeps the matrices."""
         scores = nn.batch_matmul(image(ANY, ANY, 8), var("y", ANY, ANY, 8))
-        counts = self.composites(relay.reshape(scores, codes) * relay.const(0.5))
+        counts = self.composites(relay.reshape(scores, codes) * var("z", *shape))
         assert counts == ({"dnnl.batch_matmul_multiply": 1} if fused else {})
+
+    def test_factor_moves_before_a_reshape(self):
+        scores = nn.batch_matmul(image(ANY, ANY, 8), var("y", ANY, ANY, 8))
+        counts = self.composites(relay.reshape(scores, (0, 0, -4, -1, 1)) * relay.const(0.5))
+        assert counts == {"dnnl.batch_matmul_multiply": 1}
 
 
 @pytest.mark.parametrize("size", [1, 4])

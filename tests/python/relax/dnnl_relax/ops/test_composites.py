@@ -53,6 +53,12 @@ def _gelu(builder, x):
     return op.multiply(y, relax.const(0.5, "float32"))
 
 
+def _tokens(builder, x):
+    """Rows of channels of a convolution, to which an activation is fused nonetheless."""
+    y = builder.emit(op.reshape(conv(builder, x), (2, 4, 81)))
+    return builder.emit(op.permute_dims(y, [0, 2, 1]))
+
+
 def _layer_norm_of_ops(builder, x):
     mean = builder.emit(op.mean(x, [-1], keepdims=True))
     centred = builder.emit(op.subtract(x, mean))
@@ -168,6 +174,21 @@ CASES = {
         {"dnnl.batch_matmul_bias_sum_relu": 1},
     ),
     "gelu-of-ops": (_gelu, [X3], {"dnnl.gelu_erf": 1}),
+    "gelu-of-tokens": (
+        lambda b, x: op.nn.gelu(_tokens(b, x)),
+        [X4],
+        {"dnnl.conv2d_gelu_erf": 1, "dnnl.reshape": 1, "dnnl.transpose": 1},
+    ),
+    "gelu-of-ops-of-tokens": (
+        lambda b, x: _gelu(b, _tokens(b, x)),
+        [X4],
+        {"dnnl.conv2d_gelu_erf": 1, "dnnl.reshape": 1, "dnnl.transpose": 1},
+    ),
+    "factor-of-tokens": (
+        lambda b, x: op.multiply(_tokens(b, x), relax.const(0.3, "float32")),
+        [X4],
+        {"dnnl.conv2d": 1, "dnnl.reshape": 1, "dnnl.transpose": 1},
+    ),
     "layer_norm-of-ops": (_layer_norm_of_ops, [X3], {"dnnl.layer_norm": 1}),
     "group_norm": (
         lambda b, x: op.nn.group_norm(
