@@ -6,6 +6,7 @@ import warnings
 from typing import NamedTuple
 
 from tvm import relay
+from tvm.contrib.onednn import cpu
 
 from . import comparing
 from .evaluate import evaluate
@@ -53,7 +54,7 @@ def options(seed):
     }
 
 
-def judge_module(mod, inputs, depth=1, prune=False, against_tvm=False):
+def judge_module(mod, inputs, depth=1, prune=False, against_tvm=False, precision="float32"):
     """Run a module with DNNL and without, and compare.
 
     Parameters
@@ -68,6 +69,8 @@ def judge_module(mod, inputs, depth=1, prune=False, against_tvm=False):
         The option of `partition_for_dnnl`.
     against_tvm : bool
         Compare with TVM, which takes a compilation, in place of numpy in float64.
+    precision : str
+        The option of `partition_for_dnnl`.
 
     Returns
     -------
@@ -80,7 +83,7 @@ def judge_module(mod, inputs, depth=1, prune=False, against_tvm=False):
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            partitioned = dnnl.partition_for_dnnl(mod, prune=prune)
+            partitioned = dnnl.partition_for_dnnl(mod, prune=prune, precision=precision)
             report = dnnl.offload_report(partitioned)
         fields = report.to_dict()
         outputs = comparing.run(partitioned, inputs) if report.partitions else None
@@ -161,7 +164,9 @@ def judge(graph, prune=False, against_tvm=False, real="float32"):
         The type in place of float32, if Relay has all ops of the graph in it.
     """
     mod = module_of(graph, real)
-    return judge_module(mod, inputs_of(mod), max(graph.depth, 1), prune, against_tvm)
+    # Named, a type that the CPU is slow in is used, too.
+    precision = real if comparing.is_reduced(mod) and cpu.computes(real) else "float32"
+    return judge_module(mod, inputs_of(mod), max(graph.depth, 1), prune, against_tvm, precision)
 
 
 def replay(text):
