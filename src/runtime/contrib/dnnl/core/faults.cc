@@ -286,9 +286,12 @@ const std::vector<Fault>& Faults() {
       {"batched matmuls on AVX-512 that read their source transposed, with an inner dimension of "
        "2048 or more and more threads than matrices, mix up the partial sums of the matrices",
        30200, 30201, "the source is copied to row-major", "seen on AVX-512", nullptr},
-      {"LSTMs in bfloat16 of one sequence use tiles on AMX that they have not configured, which is "
-       "an illegal instruction",
-       30200, 0, "a kernel of this project", "seen on AMX", nullptr},
+      {"recurrent layers in bfloat16 on AMX use tiles that they have not configured: an illegal "
+       "instruction, or writes past the end of their memory",
+       30200, 0,
+       "a kernel of this project, except for several sequences of sizes that are "
+       "multiples of 64, of 256 units or more",
+       "seen on AMX", nullptr},
       {"resize by portable code adds a residual in a type other than float32, or reads a post-op "
        "operand in channels-last or blocked layout, wrongly",
        30200, 30201, "not fused", "seen on any CPU", nullptr},
