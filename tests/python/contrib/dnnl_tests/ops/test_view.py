@@ -80,9 +80,14 @@ def test_behind_a_convolution(op, reference):
     """The convolution's result is in blocks of channels."""
     x, w = rand(2, 8, 6, 5), rand(16, 8, 3, 3, seed=1)
     attrs = dict(kernel_size=(3, 3), channels=16, padding=(1, 1))
-    expr = relay.tanh(op(relay.nn.conv2d(var("x", x.shape), var("w", w.shape), **attrs)))
-    expected = reference(np.tanh(conv2d(x, w, attrs)))
-    run_alone(expr, {"x": x}, {"w": w}, expected, kinds=["convolution", "eltwise"], rtol=RTOL)
+    y = op(relay.nn.conv2d(var("x", x.shape), var("w", w.shape), **attrs))
+    result = reference(conv2d(x, w, attrs))
+    factor = rand(*result.shape, seed=2)
+    inputs, kinds = {"x": x, "z": factor}, ["convolution", "binary"]
+    product = y * var("z", factor.shape)
+    run_alone(product, inputs, {"w": w}, result * factor, kinds=kinds, rtol=RTOL)
+    # A function of single elements moves before the view.
+    run_alone(relay.tanh(y), {"x": x}, {"w": w}, np.tanh(result), kinds=kinds[:1], rtol=RTOL)
 
 
 # Every family that reads its input in the layout it finds, after a view of an odd layout.
