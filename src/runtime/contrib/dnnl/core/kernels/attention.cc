@@ -27,6 +27,7 @@
 #include "attention.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "../exec/parallel.h"
@@ -35,7 +36,6 @@
 #include "attention_pairs.h"
 #include "attention_rows.h"
 #include "attention_tiles.h"
-#include "attention_workspace.h"
 #include "cpu_clones.h"
 #include "isa.h"
 #include "vectors.h"
@@ -44,8 +44,24 @@ namespace tvm::runtime::contrib::dnnl_backend {
 
 namespace {
 
-constexpr int64_t kKeys = kAttentionKeys;
+constexpr int64_t kRows = kAttentionRows, kKeys = kAttentionKeys;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+// Of a row without keys: a number that has no part in a sum, and is finite.
+constexpr float kLowestLogSum = -5e4f;
+
+/*! \brief What a task writes, in the workspace of a thread. */
+struct Workspace {
+  float *query, *sums, *scores, *maximum, *total, *products;
+
+  Workspace(float* data, const AttentionShape& shape)
+      : query(data),
+        sums(query + kRows * shape.width),
+        scores(sums + kRows * shape.columns()),
+        maximum(scores + kRows * kKeys),
+        total(maximum + kRows),
+        products(total + kRows) {}
+};
 
 /*! \brief The largest scores in each lane; masked ones become -inf. */
 template <int W>
@@ -54,6 +70,61 @@ DNNL_INLINE Floats<W> LargestScores(int64_t seen, int64_t end, float* scores) {
   Floats<W> largest = Filled<W>(-kInfinity);
   for (int64_t j = 0; j < end; j += W) largest = Largest::Of<W>(Load<W>(scores + j), largest);
   return largest;
+}
+
+template <int W, typename T>
+DNNL_INLINE void StoreRow(const float* sums, float divisor, int64_t count, T* dst) {
+  int64_t e = 0;
+  for (; e + W <= count; e += W) Store<W>(Load<W>(sums + e) / divisor, dst + e);
+  for (; e < count; ++e) Store<1>(Load<1>(sums + e) / divisor, dst + e);
+}
+
+/*! \brief Divide by the totals. A row without a finite one is as ZeroRows says. */
+template <int W, typename T>
+DNNL_INLINE void StoreRows(const AttentionShape& shape, const AttentionData<T>& data,
+                           const AttentionTask& task, const Workspace& work) {
+  const RowIndices rows(shape, task);
+  for (int64_t r = 0; r < task.rows; ++r) {
+    float* sums = work.sums + r * shape.columns();
+    const bool is_masked = work.maximum[r] == -kInfinity && work.total[r] == 0.f;
+    float divisor = work.total[r];
+    if (is_masked) {
+      divisor = shape.zeros == ZeroRows::kNone ? std::numeric_limits<float>::quiet_NaN() : 1.f;
+    } else if (shape.zeros == ZeroRows::kAll && divisor != divisor) {
+      // Zeros times the values, which may have NaN themselves.
+      divisor = 1.f;
+      const T* value = data.value + task.batch * shape.value[0] + task.kv_head * shape.value[1];
+      std::fill(sums, sums + shape.value_width, 0.f);
+      for (int64_t j = 0; j < rows.Keys(shape, r); ++j) {
+        for (int64_t e = 0; e < shape.value_width; ++e) {
+          sums[e] += 0.f * Load<1>(value + j * shape.value[2] + e)[0];
+        }
+      }
+    }
+    const int64_t at = rows.In(shape.result, task.batch, r);
+    StoreRow<W>(sums, divisor, shape.value_width, data.result + at);
+    if (data.log_sums == nullptr) continue;
+    constexpr float kLog2OfE = 1.44269504f;
+    data.log_sums[at / shape.value_width] =
+        is_masked ? kLowestLogSum : work.maximum[r] * kLog2OfE + std::log2(work.total[r]);
+  }
+}
+
+template <int W, typename Products, typename T>
+DNNL_INLINE void StartRows(const AttentionShape& shape, const AttentionData<T>& data,
+                           const AttentionTask& task, const RowIndices& rows, const Workspace& work,
+                           Products* products) {
+  for (int64_t r = 0; r < task.rows; ++r) {
+    const T* query = data.query + rows.In(shape.query, task.batch, r);
+    float* scaled = work.query + r * shape.width;
+    int64_t e = 0;
+    for (; e + W <= shape.width; e += W) Store<W>(Load<W>(query + e) * shape.scale, scaled + e);
+    for (; e < shape.width; ++e) scaled[e] = Load<1>(query + e)[0] * shape.scale;
+    products->SetQuery(r, query);
+    work.maximum[r] = -kInfinity;
+    work.total[r] = 0.f;
+  }
+  std::fill(work.sums, work.sums + task.rows * shape.columns(), 0.f);
 }
 
 /*! \brief Add the masks to scores of a row; what these are still to be multiplied by. */
@@ -71,15 +142,12 @@ DNNL_INLINE float AddMasks(const AttentionShape& shape, const AttentionData<T>& 
   return 1.f;
 }
 
-/*!
- * \brief Turn a block of scores into exponentials, and rescale the sums of the blocks before.
- * \param block_scores The scores of the block's first row.
- */
+/*! \brief Turn a block of scores into exponentials, and rescale the sums of the blocks before. */
 template <int W, typename Products, typename T>
 DNNL_INLINE void SoftmaxRows(const AttentionShape& shape, const AttentionData<T>& data,
                              const AttentionTask& task, const RowIndices& rows,
                              const Workspace& work, const VisibleBlock& block, int64_t first,
-                             float* block_scores, Products* products) {
+                             Products* products) {
   const int64_t count = block.keys, end = (count + W - 1) / W * W;
   const int64_t first_row = block.first_row, last_row = first_row + block.rows;
   for (int64_t group = first_row; group < last_row; group += W) {
@@ -88,7 +156,7 @@ DNNL_INLINE void SoftmaxRows(const AttentionShape& shape, const AttentionData<T>
     Floats<W> largest[W] = {};
     for (int64_t i = 0; i < rows_of_group; ++i) {
       const int64_t r = group + i;
-      float* scores = block_scores + (r - first_row) * kKeys;
+      float* scores = work.scores + (r - first_row) * kKeys;
       const std::array<int64_t, 4> at = {task.batch, rows.head[r], rows.query[r], first};
       scale = AddMasks<W>(shape, data, at, count, products->ScoreScale(), scores);
       const int64_t seen = std::clamp<int64_t>(rows.Keys(shape, r) - first, 0, count);
@@ -98,20 +166,19 @@ DNNL_INLINE void SoftmaxRows(const AttentionShape& shape, const AttentionData<T>
     const Floats<W> now = Largest::Of<W>(ReduceLanes<W, Largest>(largest) * scale, before);
     // -inf less -inf would be NaN, though it has no part in a row with a finite score.
     const Floats<W> bases = now == -kInfinity ? Filled<W>(0.f) : now;
-    const Floats<W> factors = Exp2OfScore<W, Products::kExpDegree>(before - bases);
+    const Floats<W> factors = ExpOfScore<W, Products::kExpDegree>(before - bases);
     Store<W>(now, work.maximum + group);
     Floats<W> totals[W] = {};
     for (int64_t i = 0; i < rows_of_group; ++i) {
       const int64_t r = group + i;
       const float base = bases[i], factor = factors[i];
-      const float* scores = block_scores + (r - first_row) * kKeys;
+      const float* scores = work.scores + (r - first_row) * kKeys;
       for (int64_t j = 0; j < end; j += W) {
         const Floats<W> weights =
-            Exp2OfScore<W, Products::kExpDegree>(Load<W>(scores + j) * scale - base);
+            ExpOfScore<W, Products::kExpDegree>(Load<W>(scores + j) * scale - base);
         totals[i] += weights;
-        products->SetWeights(r - first_row, j, weights, block_scores);
+        products->SetWeights(r - first_row, j, weights, work.scores);
       }
-      products->Continue();
       // Most blocks have no larger score.
       if (factor == 1.f) continue;
       float* sums = work.sums + r * shape.columns();
@@ -156,13 +223,15 @@ DNNL_INLINE bool VisitKeys(const AttentionShape& shape, const AttentionData<T>& 
       continue;
     }
     products->SetBlock(task.rows, key, value, count);
-    VisibleBlock next = VisibleBlock::Of<Products>(shape, rows, 0, task.rows, first, count);
-    while (next.rows > 0) {
-      const VisibleBlock block = next;
-      next = VisibleBlock::Of<Products>(shape, rows, block.end(), task.rows, first, count);
-      float* scores = products->Score(block, next, work.query, work.scores);
-      SoftmaxRows<W>(shape, data, task, rows, work, block, first, scores, products);
-      products->AddValues(block, scores, work.sums + block.first_row * shape.columns());
+    for (int64_t group = 0; group < task.rows; group += Products::kRows) {
+      const int64_t end = std::min(task.rows, group + Products::kRows);
+      const VisibleBlock block(shape, rows, group, end, Products::kRowStep, first, count);
+      if (block.rows == 0) continue;
+      products->Score(block.first_row, block.rows, work.query + block.first_row * shape.width,
+                      block.keys, work.scores);
+      SoftmaxRows<W>(shape, data, task, rows, work, block, first, products);
+      products->AddValues(block.rows, work.scores, block.keys,
+                          work.sums + block.first_row * shape.columns());
     }
   }
   for (int64_t r = 0; r < task.rows && has_skipped; ++r) {
@@ -190,8 +259,8 @@ DNNL_INLINE void JoinParts(const AttentionShape& shape, const AttentionTask& tas
   for (int64_t r = 0; r < task.rows; ++r) {
     const float now = std::max(work.maximum[r], other.maximum[r]);
     const float base = now == -kInfinity ? 0.f : now;
-    const float factors[] = {Exp2OfScore<W, 5>(Filled<W>(work.maximum[r] - base))[0],
-                             Exp2OfScore<W, 5>(Filled<W>(other.maximum[r] - base))[0]};
+    const float factors[] = {ExpOfNegative<W>(Filled<W>(work.maximum[r] - base))[0],
+                             ExpOfNegative<W>(Filled<W>(other.maximum[r] - base))[0]};
     work.maximum[r] = now;
     work.total[r] = work.total[r] * factors[0] + other.total[r] * factors[1];
     float* sums = work.sums + r * shape.columns();
@@ -270,13 +339,13 @@ Code<T> OwnCode() {
   return code;
 }
 
-/*! \brief The floats of the workspace of a task. */
+/*! \brief The floats of the workspace of a task, whatever the numbers of rows are. */
 int64_t WorkspaceOfTask(const AttentionShape& shape) {
   int64_t products = FloatProducts<16, float>::Size(shape);
 #if DNNL_HAS_PAIRS
   products = std::max(products, RoundedProducts<16, float>::Size(shape));
 #endif
-  const int64_t floats = Workspace::Size(shape) + products;
+  const int64_t floats = kRows * (shape.width + shape.columns() + kKeys + 2) + products;
   // No two threads write to one cache line, or to its neighbor.
   return (floats + 31) / 32 * 32;
 }

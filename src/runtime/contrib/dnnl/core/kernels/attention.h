@@ -24,7 +24,6 @@
 #ifndef TVM_RUNTIME_CONTRIB_DNNL_CORE_KERNELS_ATTENTION_H_
 #define TVM_RUNTIME_CONTRIB_DNNL_CORE_KERNELS_ATTENTION_H_
 
-#include <algorithm>
 #include <array>
 #include <cstdint>
 
@@ -35,14 +34,8 @@ namespace tvm::runtime::contrib::dnnl_backend {
 /*! \brief The most masks that are added to the scores. */
 constexpr int kAttentionMasks = 2;
 
-/*! \brief Exponentials are powers of 2: scores and masks are multiplied by this. */
-constexpr float kLog2OfE = 0x1.715476p0f;
-
-/*!
- * \brief Rows of queries that share a block of keys, those of them whose scores are kept, and keys
- *        of a block, at most.
- */
-constexpr int64_t kAttentionRows = 1024, kAttentionScoreRows = 256, kAttentionKeys = 128;
+/*! \brief Rows of queries that share a block of keys, and keys of a block, at most. */
+constexpr int64_t kAttentionRows = 256, kAttentionKeys = 128;
 
 /*!
  * \brief Sizes and strides, all in elements, known when the kernel runs only: no code and no
@@ -69,8 +62,6 @@ struct AttentionShape {
   int64_t group() const { return heads / kv_heads; }
   /*! \brief Queries that read the same keys and values. */
   int64_t rows() const { return group() * queries; }
-  /*! \brief Rows of queries of a task, at most, in whole tiles of 32. */
-  int64_t task_rows() const { return std::min(kAttentionRows, (rows() + 31) / 32 * 32); }
   /*! \brief The width of a row of values in whole vectors. */
   int64_t columns() const { return (value_width + 15) / 16 * 16; }
 };

@@ -37,101 +37,60 @@ namespace tvm::runtime::contrib::dnnl_backend {
 
 #if DNNL_HAS_TILES
 
-/*!
- * \brief c[rows, columns] = a[rows, pairs] * b[pairs, columns], or added to it, of multiples of 16
- *        pairs and columns and of up to 32 rows, in steps among which other code may run.
- *
- * The tile registers compute beside those of vectors. Rows are written up to a multiple of 16.
- */
-class TileProduct {
- public:
-  DNNL_INLINE void Start(bool adds, int64_t rows, int64_t columns, const Pair* a, int64_t lda,
-                         const Pair* b, int64_t ldb, int64_t pairs, float* c, int64_t ldc) {
-    adds_ = adds;
-    rows_ = rows;
-    columns_ = columns;
-    pairs_ = pairs;
-    lda_ = lda;
-    ldb_ = ldb;
-    ldc_ = ldc;
-    a_ = a;
-    b_ = b;
-    c_ = c;
-    column_ = pair_ = 0;
+/*! \brief c[32, N * 16] = a[32, pairs] * b[pairs, N * 16], or added to it, for N of 1 or 2. */
+template <int N, bool kAdds>
+DNNL_INLINE void MultiplyTiles(const Pair* a, int64_t lda, const Pair* b, int64_t ldb,
+                               int64_t pairs, float* c, int64_t ldc) {
+  float* below = c + kTileRows * ldc;
+  if constexpr (kAdds) {
+    LoadTile<0>(c, ldc);
+    LoadTile<1>(below, ldc);
+    if constexpr (N > 1) LoadTile<2>(c + kTileRows, ldc);
+    if constexpr (N > 1) LoadTile<3>(below + kTileRows, ldc);
+  } else {
+    asm volatile("tilezero %%tmm0\n\ttilezero %%tmm1\n\ttilezero %%tmm2\n\ttilezero %%tmm3" ::);
   }
-
-  DNNL_INLINE int64_t steps() const {
-    return (columns_ + 2 * kTileRows - 1) / (2 * kTileRows) * (pairs_ / kTileRows);
-  }
-
-  /*! \brief Add the products of 16 pairs; false where there are no more. */
-  DNNL_INLINE bool Step() {
-    if (column_ >= columns_) return false;
-    if (column_ + kTileRows < columns_) {
-      rows_ > kTileRows ? StepOf<2, 2>() : StepOf<1, 2>();
-    } else {
-      rows_ > kTileRows ? StepOf<2, 1>() : StepOf<1, 1>();
-    }
-    return true;
-  }
-
-  DNNL_INLINE void Finish() {
-    while (Step()) {
-    }
-  }
-
- private:
-  /*! \brief For so many tiles of rows and columns. */
-  template <int R, int N>
-  DNNL_INLINE void StepOf() {
-    float *c = c_ + column_, *below = c + kTileRows * ldc_;
-    if (pair_ == 0 && adds_) {
-      LoadTile<0>(c, ldc_);
-      if constexpr (R > 1) LoadTile<1>(below, ldc_);
-      if constexpr (N > 1) LoadTile<2>(c + kTileRows, ldc_);
-      if constexpr (R > 1 && N > 1) LoadTile<3>(below + kTileRows, ldc_);
-    } else if (pair_ == 0) {
-      asm volatile("tilezero %%tmm0\n\ttilezero %%tmm1\n\ttilezero %%tmm2\n\ttilezero %%tmm3" ::);
-    }
-    const Pair *a = a_ + pair_, *b = b_ + pair_ * ldb_ + column_;
-    LoadTile<4>(a, lda_);
-    LoadTile<6>(b, ldb_);
+  for (int64_t k = 0; k < pairs; k += kTileRows, a += kTileRows, b += kTileRows * ldb) {
+    LoadTile<4>(a, lda);
+    LoadTile<6>(b, ldb);
     AddTileProduct<0, 4, 6>();
-    if constexpr (R > 1) LoadTile<5>(a + kTileRows * lda_, lda_);
-    if constexpr (R > 1) AddTileProduct<1, 5, 6>();
-    if constexpr (N > 1) LoadTile<7>(b + kTileRows, ldb_);
-    if constexpr (N > 1) AddTileProduct<2, 4, 7>();
-    if constexpr (R > 1 && N > 1) AddTileProduct<3, 5, 7>();
-    pair_ += kTileRows;
-    if (pair_ < pairs_) return;
-    StoreTile<0>(c, ldc_);
-    if constexpr (R > 1) StoreTile<1>(below, ldc_);
-    if constexpr (N > 1) StoreTile<2>(c + kTileRows, ldc_);
-    if constexpr (R > 1 && N > 1) StoreTile<3>(below + kTileRows, ldc_);
-    pair_ = 0;
-    column_ += N * kTileRows;
+    LoadTile<5>(a + kTileRows * lda, lda);
+    AddTileProduct<1, 5, 6>();
+    if constexpr (N > 1) {
+      LoadTile<7>(b + kTileRows, ldb);
+      AddTileProduct<2, 4, 7>();
+      AddTileProduct<3, 5, 7>();
+    }
   }
+  StoreTile<0>(c, ldc);
+  StoreTile<1>(below, ldc);
+  if constexpr (N > 1) StoreTile<2>(c + kTileRows, ldc);
+  if constexpr (N > 1) StoreTile<3>(below + kTileRows, ldc);
+}
 
-  bool adds_ = false;
-  int64_t rows_ = 0, columns_ = 0, pairs_ = 0, lda_ = 0, ldb_ = 0, ldc_ = 0;
-  const Pair *a_ = nullptr, *b_ = nullptr;
-  float* c_ = nullptr;
-  /*! \brief Where the next step begins. */
-  int64_t column_ = 0, pair_ = 0;
-};
+/*! \brief As MultiplyTiles, for multiples of 32 rows, 16 columns and 16 pairs. */
+template <bool kAdds>
+DNNL_INLINE void MultiplyByTiles(int64_t rows, int64_t columns, const Pair* a, int64_t lda,
+                                 const Pair* b, int64_t ldb, int64_t pairs, float* c, int64_t ldc) {
+  for (int64_t n = 0; n < columns; n += 2 * kTileRows) {
+    for (int64_t r = 0; r < rows; r += 2 * kTileRows) {
+      if (n + kTileRows < columns) {
+        MultiplyTiles<2, kAdds>(a + r * lda, lda, b + n, ldb, pairs, c + r * ldc + n, ldc);
+      } else {
+        MultiplyTiles<1, kAdds>(a + r * lda, lda, b + n, ldb, pairs, c + r * ldc + n, ldc);
+      }
+    }
+  }
+}
 
-/*!
- * \brief The products of a task, of numbers that are rounded to bfloat16, by AMX.
- *
- * While the exponentials of a block are computed, so are the scores of the next one and the sums of
- * the one before.
- */
+/*! \brief The products of a task, of numbers that are rounded to bfloat16, by AMX. */
 template <int W, typename T>
 class AMXProducts : public RoundedProducts<W, T> {
  public:
   /*! \brief With more keys, sums are loaded into tiles and stored fewer times. */
   static constexpr int64_t kKeys = 128;
-  static constexpr int64_t kRowStep = kGroupRows;
+  /*! \brief Two tiles. */
+  static constexpr int64_t kRows = 32, kRowStep = kRows;
 
   AMXProducts(const AttentionShape& shape, float* workspace)
       : RoundedProducts<W, T>(shape, workspace) {}
@@ -142,40 +101,22 @@ class AMXProducts : public RoundedProducts<W, T> {
     std::fill(this->value_ + pairs * columns, this->value_ + WholeTiles(pairs) * columns, Pair{0});
   }
 
-  DNNL_INLINE float* Score(const VisibleBlock& block, const VisibleBlock& next, const float*,
-                           float* scores) {
-    if (!has_scores_) StartScores(block, scores);
-    score_.Finish();
-    float* result = scores + block_ * kGroupRows * kAttentionKeys;
-    this->weights_ = all_weights_ + block_ * kGroupRows * kAttentionKeys / 2;
-    block_ = 1 - block_;
-    has_scores_ = next.rows > 0;
-    if (has_scores_) StartScores(next, scores);
-    rows_ = block.rows;
-    steps_ = credit_ = 0;
-    if (has_scores_) steps_ = score_.steps();
-    steps_ += sum_.steps();
-    return result;
+  DNNL_INLINE void Score(int64_t first, int64_t rows, const float*, int64_t count, float* scores) {
+    MultiplyByTiles<false>(rows, WholeTiles(count), this->query_ + first * this->pairs_,
+                           this->pairs_, this->key_, kAttentionKeys, this->pairs_, scores,
+                           kAttentionKeys);
   }
 
-  DNNL_INLINE void Continue() {
-    for (credit_ += steps_; credit_ >= rows_; credit_ -= rows_) {
-      if (!sum_.Step()) score_.Step();
-    }
-  }
-
-  DNNL_INLINE void AddValues(const VisibleBlock& block, const float*, float* sums) {
+  DNNL_INLINE void AddValues(int64_t rows, const float*, int64_t count, float* sums) {
     const int64_t columns = this->shape_.columns();
-    const int64_t pairs = WholeTiles((block.keys + 1) / 2);
-    if (const int64_t stored = WholeTiles(block.keys) / 2; stored < pairs) {
-      for (int64_t row = 0; row < block.rows; ++row) {
-        std::fill_n(this->weights_ + row * kAttentionKeys / 2 + stored, pairs - stored, Pair{0});
+    const int64_t all = WholeTiles((count + 1) / 2);
+    if (const int64_t stored = WholeTiles(count) / 2; stored < all) {
+      for (int64_t row = 0; row < rows; ++row) {
+        std::fill_n(this->weights_ + row * kAttentionKeys / 2 + stored, all - stored, Pair{0});
       }
     }
-    sum_.Finish();
-    sum_.Start(true, block.rows, columns, this->weights_, kAttentionKeys / 2, this->value_, columns,
-               pairs, sums, columns);
-    if (!has_scores_) sum_.Finish();
+    MultiplyByTiles<true>(rows, columns, this->weights_, kAttentionKeys / 2, this->value_, columns,
+                          all, sums, columns);
   }
 
  private:
@@ -183,20 +124,7 @@ class AMXProducts : public RoundedProducts<W, T> {
     return (count + kTileRows - 1) / kTileRows * kTileRows;
   }
 
-  DNNL_INLINE void StartScores(const VisibleBlock& block, float* scores) {
-    score_.Start(false, block.rows, WholeTiles(block.keys),
-                 this->query_ + block.first_row * this->pairs_, this->pairs_, this->key_,
-                 kAttentionKeys, this->pairs_, scores + block_ * kGroupRows * kAttentionKeys,
-                 kAttentionKeys);
-  }
-
   TileRegisters registers_;
-  TileProduct score_, sum_;
-  Pair* const all_weights_ = this->weights_;
-  bool has_scores_ = false;
-  /*! \brief Which half of the scores and weights the next block has. */
-  int block_ = 0;
-  int64_t steps_ = 0, rows_ = 0, credit_ = 0;
 };
 
 #endif  // DNNL_HAS_TILES

@@ -128,23 +128,18 @@ DNNL_INLINE void PairRows(const uint16_t* rows, int64_t stride, int64_t count, i
   }
 }
 
-/*! \brief Rows that go through a block of keys at once: two tiles. */
-constexpr int64_t kGroupRows = 32;
-
 /*! \brief What products of numbers that are rounded to bfloat16 read, as pairs. */
 template <int W, typename T>
 class RoundedProducts {
  public:
   /*! \brief As those of FloatProducts: exponentials are rounded, too. */
   static constexpr int kExpDegree = 4;
-  static constexpr bool kReadsScaled = false;
-  static constexpr int64_t kRows = kGroupRows;
 
   /*! \brief The floats of the workspace. */
   static int64_t Size(const AttentionShape& shape) {
     const int64_t columns = shape.columns();
-    return (shape.task_rows() + kAttentionKeys) * Pairs(shape.width) +
-           2 * kGroupRows * kAttentionKeys / 2 + kAttentionKeys / 2 * columns +
+    return (kAttentionRows + kAttentionKeys) * Pairs(shape.width) +
+           kAttentionRows * kAttentionKeys / 2 + kAttentionKeys / 2 * columns +
            kAttentionKeys * std::max(Pairs(shape.width), columns / 2);
   }
 
@@ -170,7 +165,7 @@ class RoundedProducts {
   }
 
   // The scale is that of the scores, which are not rounded.
-  DNNL_INLINE float ScoreScale() const { return shape_.scale * kLog2OfE; }
+  DNNL_INLINE float ScoreScale() const { return shape_.scale; }
 
   DNNL_INLINE void SetWeights(int64_t row, int64_t key, Floats<W> weights, float*) {
     StoreRounded<W>(weights, reinterpret_cast<uint16_t*>(weights_) + row * kAttentionKeys + key);
@@ -181,13 +176,13 @@ class RoundedProducts {
       : shape_(shape),
         pairs_(Pairs(shape.width)),
         query_(reinterpret_cast<Pair*>(workspace)),
-        key_(query_ + shape.task_rows() * pairs_),
+        key_(query_ + kAttentionRows * pairs_),
         weights_(key_ + kAttentionKeys * pairs_),
-        value_(weights_ + 2 * kGroupRows * kAttentionKeys / 2),
+        value_(weights_ + kAttentionRows * kAttentionKeys / 2),
         rounded_(reinterpret_cast<uint16_t*>(value_ + kAttentionKeys / 2 * shape.columns())) {
     // Of the pairs that are not full only.
     const int64_t full = shape.width / 2;
-    for (int64_t row = 0; row < shape.task_rows() && full < pairs_; ++row) {
+    for (int64_t row = 0; row < kAttentionRows && full < pairs_; ++row) {
       std::fill(query_ + row * pairs_ + full, query_ + (row + 1) * pairs_, Pair{0});
     }
     std::fill(key_ + full * kAttentionKeys, key_ + pairs_ * kAttentionKeys, Pair{0});
@@ -212,26 +207,21 @@ class RoundedProducts {
 template <int W, typename T>
 class PairProducts : public RoundedProducts<W, T> {
  public:
-  static constexpr int64_t kKeys = 64, kRowStep = W;
+  static constexpr int64_t kKeys = 64, kRows = 32, kRowStep = W;
 
   PairProducts(const AttentionShape& shape, float* workspace)
       : RoundedProducts<W, T>(shape, workspace) {}
 
-  DNNL_INLINE float* Score(const VisibleBlock& block, const VisibleBlock& /*next*/, const float*,
-                           float* scores) {
+  DNNL_INLINE void Score(int64_t first, int64_t rows, const float*, int64_t count, float* scores) {
     const int64_t pairs = (this->shape_.width + 1) / 2;
-    Multiply<W, false>(block.rows, (block.keys + W - 1) / W * W,
-                       this->query_ + block.first_row * this->pairs_, this->pairs_, this->key_,
-                       kAttentionKeys, pairs, scores, kAttentionKeys);
-    return scores;
+    Multiply<W, false>(rows, (count + W - 1) / W * W, this->query_ + first * this->pairs_,
+                       this->pairs_, this->key_, kAttentionKeys, pairs, scores, kAttentionKeys);
   }
 
-  DNNL_INLINE void Continue() {}
-
-  DNNL_INLINE void AddValues(const VisibleBlock& block, const float*, float* sums) {
+  DNNL_INLINE void AddValues(int64_t rows, const float*, int64_t count, float* sums) {
     const int64_t columns = this->shape_.columns();
-    Multiply<W, true>(block.rows, columns, this->weights_, kAttentionKeys / 2, this->value_,
-                      columns, (block.keys + 1) / 2, sums, columns);
+    Multiply<W, true>(rows, columns, this->weights_, kAttentionKeys / 2, this->value_, columns,
+                      (count + 1) / 2, sums, columns);
   }
 };
 

@@ -47,16 +47,11 @@ class AttentionTasks {
  public:
   AttentionTasks(const AttentionShape& shape, int64_t threads) : shape_(shape) {
     // A block of fewer rows packs the keys for less, so that is for idle threads only.
-    constexpr int64_t kFewRows = 64, kEvenRows = 256;
+    constexpr int64_t kFewRows = 64;
     const int64_t heads = shape.batch * shape.kv_heads, rows = shape.rows();
     const auto blocks_of = [rows](int64_t size) { return (rows + size - 1) / size; };
     const int64_t busy = (2 * threads + heads - 1) / std::max<int64_t>(1, heads);
     blocks_ = std::clamp(busy, blocks_of(kAttentionRows), blocks_of(kFewRows));
-    // Of few tasks, threads have as many each, or one has little more.
-    const auto is_uneven = [=] {
-      return heads * blocks_ % threads != 0 && heads * blocks_ < 8 * threads;
-    };
-    while (blocks_ < blocks_of(kEvenRows) && is_uneven()) ++blocks_;
     const int64_t tasks = heads * blocks_;
     // Of more blocks of rows, the last ones may see all keys, and the first ones few.
     const bool is_even = blocks_ == 1 && tasks < 4 * threads;
@@ -117,39 +112,23 @@ struct RowIndices {
 struct VisibleBlock {
   int64_t first_row, rows, keys;
 
-  int64_t end() const { return first_row + rows; }
-
-  /*! \brief The first one from a group of rows on, of those before `end`; without rows if none. */
-  template <typename Products>
-  static VisibleBlock Of(const AttentionShape& shape, const RowIndices& indices, int64_t group,
-                         int64_t end, int64_t first_key, int64_t count) {
-    for (; group < end; group += Products::kRows) {
-      const int64_t last = std::min(end, group + Products::kRows);
-      if (!shape.is_causal) return {group, last - group, count};
-      int64_t first = group, last_key = 0;
-      while (first < last && indices.Keys(shape, first) <= first_key) ++first;
-      for (int64_t row = first; row < last; ++row) {
-        last_key = std::max(last_key, indices.Keys(shape, row));
-      }
-      first = group + (first - group) / Products::kRowStep * Products::kRowStep;
-      if (last_key > first_key) return {first, last - first, std::min(count, last_key - first_key)};
+  /*! \param step `first_row` less `begin` is a multiple of it; `rows` is 0 if no row sees a key. */
+  VisibleBlock(const AttentionShape& shape, const RowIndices& indices, int64_t begin, int64_t end,
+               int64_t step, int64_t first_key, int64_t count)
+      : first_row(begin), rows(end - begin), keys(count) {
+    if (!shape.is_causal) return;
+    int64_t first = begin, last_key = 0;
+    while (first < end && indices.Keys(shape, first) <= first_key) ++first;
+    for (int64_t row = first; row < end; ++row) {
+      last_key = std::max(last_key, indices.Keys(shape, row));
     }
-    return {end, 0, 0};
+    first_row = begin + (first - begin) / step * step;
+    rows = first == end ? 0 : end - first_row;
+    keys = std::min(count, last_key - first_key);
   }
 };
 
-/*! \brief A mask as a power of 2; the lowest finite numbers stay finite, as they hide no row. */
-template <int W>
-DNNL_INLINE Floats<W> ScaledMask(const Floats<W>& mask) {
-  constexpr float kLowest = std::numeric_limits<float>::lowest();
-  const Floats<W> scaled = mask * kLog2OfE;
-  return (mask >= kLowest) & (scaled < kLowest) ? Filled<W>(kLowest) : scaled;
-}
-
-/*!
- * \brief scores = scores * scale + mask * log2(e); the mask's `count` elements are `stride` (0 or
- * 1) apart.
- */
+/*! \brief scores = scores * scale + mask, whose `count` elements are `stride` (0 or 1) apart. */
 template <int W, typename M>
 DNNL_INLINE void AddMask(const M* mask, int64_t stride, int64_t count, float scale, float* scores) {
   const Floats<W> same = Filled<W>(Load<1>(mask)[0]);
@@ -157,7 +136,7 @@ DNNL_INLINE void AddMask(const M* mask, int64_t stride, int64_t count, float sca
     const Floats<W> own = stride == 0      ? same
                           : j + W <= count ? Load<W>(mask + j)
                                            : LoadSome<W>(mask + j, count - j);
-    Store<W>(Load<W>(scores + j) * scale + ScaledMask<W>(own), scores + j);
+    Store<W>(Load<W>(scores + j) * scale + own, scores + j);
   }
 }
 

@@ -29,7 +29,6 @@
 #include <type_traits>
 
 #include "attention.h"
-#include "attention_rows.h"
 #include "vectors.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
@@ -195,13 +194,11 @@ class FloatProducts {
   /*! \brief Keys of a block: scores of so many stay in the nearest cache with the operands. */
   static constexpr int64_t kKeys = 64;
   /*! \brief Rows that go through a block of keys at once: whole vectors and tiles. */
-  static constexpr int64_t kRows = W == 16 ? 32 : kAttentionScoreRows;
+  static constexpr int64_t kRows = W == 16 ? 32 : kAttentionRows;
   /*! \brief The first row of a group that sees a key is rounded down to a multiple of this. */
   static constexpr int64_t kRowStep = W;
-  /*! \brief See Exp2OfScore. */
+  /*! \brief See ExpOfScore. */
   static constexpr int kExpDegree = 5;
-  /*! \brief Whether scores are products of the scaled queries. */
-  static constexpr bool kReadsScaled = true;
 
   FloatProducts(const AttentionShape& shape, float* workspace)
       : shape_(shape), packed_(workspace) {}
@@ -224,26 +221,18 @@ class FloatProducts {
   }
 
   /*!
-   * \brief Compute scores[rows, kAttentionKeys] = query[rows, width] * key[count, width]^T.
-   * \param next The block whose scores are next; without rows if there are none.
-   * \param scaled_query All queries of a task.
-   * \return The scores: those given, or others.
+   * \brief scores[rows, kAttentionKeys] = query[rows, width] * key[count, width]^T.
+   * \param scaled_query Rows of all queries, from the row `first` on.
    */
-  DNNL_INLINE float* Score(const VisibleBlock& block, const VisibleBlock& /*next*/,
-                           const float* scaled_query, float* scores) {
+  DNNL_INLINE void Score(int64_t /*first*/, int64_t rows, const float* scaled_query, int64_t count,
+                         float* scores) {
     const int64_t width = shape_.width;
-    const float* query = scaled_query + block.first_row * width;
-    if (is_packed_) {
-      Multiply<W, false>(block.rows, (block.keys + W - 1) / W * W, query, width, packed_,
-                         kAttentionKeys, width, scores, kAttentionKeys);
-    } else {
-      Dots<W>(block.rows, query, key_, shape_.key[2], block.keys, width, scores);
+    if (!is_packed_) {
+      return Dots<W>(rows, scaled_query, key_, shape_.key[2], count, width, scores);
     }
-    return scores;
+    Multiply<W, false>(rows, (count + W - 1) / W * W, scaled_query, width, packed_, kAttentionKeys,
+                       width, scores, kAttentionKeys);
   }
-
-  /*! \brief Called after each row of weights, for what can be computed meanwhile. */
-  DNNL_INLINE void Continue() {}
 
   /*! \brief Set what replaces scores. */
   DNNL_INLINE void SetWeights(int64_t row, int64_t key, Floats<W> weights, float* scores) {
@@ -251,9 +240,9 @@ class FloatProducts {
   }
 
   /*! \brief sums[rows, columns] += weights[rows, count] * value[count, value_width]. */
-  DNNL_INLINE void AddValues(const VisibleBlock& block, const float* weights, float* sums) {
-    Multiply<W, true>(block.rows, shape_.value_width, weights, kAttentionKeys, value_,
-                      shape_.value[2], block.keys, sums, shape_.columns());
+  DNNL_INLINE void AddValues(int64_t rows, const float* weights, int64_t count, float* sums) {
+    Multiply<W, true>(rows, shape_.value_width, weights, kAttentionKeys, value_, shape_.value[2],
+                      count, sums, shape_.columns());
   }
 
  private:
